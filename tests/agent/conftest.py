@@ -1,4 +1,4 @@
-"""Small environments in words, and batches of random rows for them."""
+"""Fixtures: a small environment spec and batches of random transitions for it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MakeBatch = Callable[..., Batch]
 
 @pytest.fixture
 def spec() -> EnvSpec:
-    """Three numbers are seen, two actions can be taken."""
+    """An environment with observations of three numbers and two actions."""
     return EnvSpec(id="Tiny-v0", observation=reals(3), action=DiscreteSpace(2), max_episode_steps=9)
 
 

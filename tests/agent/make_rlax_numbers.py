@@ -1,6 +1,6 @@
-"""Writes `rlax.json`: what DeepMind's rlax answers, in double precision, to inputs drawn here.
+"""Writes `rlax.json`: outputs of DeepMind's rlax for random inputs, in double precision.
 
-pip install rlax==0.1.9 && python tests/agent/make_rlax_numbers.py
+Usage: pip install rlax==0.1.9 && python tests/agent/make_rlax_numbers.py
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ ATOMS = np.linspace(-2, 4, N)
 Arrays = dict[str, NDArray[Any]]
 
 
-def by_row(function: Callable[..., Any], *arrays: NDArray[Any], **same: Any) -> NDArray[Any]:
-    """The function of one row of each array, for all rows; `same` is so for all. [B, …]"""
+def map_rows(function: Callable[..., Any], *arrays: NDArray[Any], **same: Any) -> NDArray[Any]:
+    """Applies `function` to each row of the arrays; `same` is passed on unchanged. [B, …]"""
     rows = zip(*arrays, strict=True)
     return np.array([function(*map(jax.numpy.asarray, row), **same) for row in rows])
 
 
 def softmax(logits: NDArray[Any]) -> NDArray[Any]:
-    """Shares over the last axis."""
+    """Returns the softmax over the last axis."""
     powers = np.exp(logits)
     shares: NDArray[Any] = powers / powers.sum(-1, keepdims=True)
     return shares
 
 
-class Draws:
-    """Cases of one generator; two decimals of each number drawn."""
+class CaseGenerator:
+    """Random test cases from one generator, rounded to two decimals."""
 
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
@@ -47,7 +47,7 @@ class Draws:
         return self.rng.random(shape).round(2)
 
     def transitions(self) -> Arrays:
-        """Rows to go with outputs of networks; the last ends its episode."""
+        """Returns transitions to combine with network outputs; the last one is terminal."""
         return {
             "action": self.rng.integers(ACTIONS, size=B),
             "reward": self.normal(B),
@@ -61,12 +61,12 @@ class Draws:
         rows = q, case["action"], case["reward"], case["discount"], q_next
         return case | {
             **{"q": q, "q_next": q_next, "q_next_online": chooser},
-            "td_error": by_row(rlax.q_learning, *rows),
-            "td_error double": by_row(rlax.double_q_learning, *rows, chooser),
+            "td_error": map_rows(rlax.q_learning, *rows),
+            "td_error double": map_rows(rlax.double_q_learning, *rows, chooser),
         }
 
     def distributions(self) -> Arrays:
-        """The losses of C51."""
+        """Returns a case with losses of C51."""
         case = self.transitions()
         logits, next_logits, online = (self.normal(B, ACTIONS, N) for _ in range(3))
         atoms = np.tile(ATOMS, (B, 1))
@@ -74,22 +74,24 @@ class Draws:
         chooser = softmax(online) @ ATOMS
         return case | {
             **{"atoms": ATOMS, "outputs": logits, "next": next_logits, "next_online": online},
-            "loss": by_row(rlax.categorical_q_learning, *rows),
-            "loss double": by_row(rlax.categorical_double_q_learning, *rows, chooser),
+            "loss": map_rows(rlax.categorical_q_learning, *rows),
+            "loss double": map_rows(rlax.categorical_double_q_learning, *rows, chooser),
         }
 
     def projection(self) -> Arrays:
-        """Also of positions beyond the outer atoms."""
+        """Returns projections onto the atoms, including positions beyond the outermost atoms."""
         positions, mass = self.normal(4 * B, N), softmax(self.normal(4 * B, N))
-        found = by_row(rlax.categorical_l2_project, positions, mass, np.tile(ATOMS, (4 * B, 1)))
-        return {"atoms": ATOMS, "positions": positions, "mass": mass, "projected": found}
+        projected = map_rows(
+            rlax.categorical_l2_project, positions, mass, np.tile(ATOMS, (4 * B, 1))
+        )
+        return {"atoms": ATOMS, "positions": positions, "mass": mass, "projected": projected}
 
     def quantile_regression(self) -> Arrays:
         fractions, weight = self.uniform(B, N), self.uniform(B)
         quantiles, target = self.normal(B, N), self.normal(B, TARGETS)
         inputs = {"quantiles": quantiles, "fractions": fractions, "target": target}
         losses = {
-            f"loss {kappa}": by_row(
+            f"loss {kappa}": map_rows(
                 rlax.quantile_regression_loss, *inputs.values(), huber_param=kappa
             )
             for kappa in (0.0, 0.3, 1.0, 2.5)
@@ -97,12 +99,12 @@ class Draws:
         return {**inputs, "weight": weight, **losses}
 
     def quantiles(self, fractions: NDArray[Any], choosers: int, targets: int) -> Arrays:
-        """The losses of QR-DQN and IQN; `chooser` are the quantiles that choose a'."""
+        """Returns losses of QR-DQN and IQN; the quantiles in `chooser` select a'."""
         case = self.transitions()
-        outputs, *of_next = (self.normal(B, each, ACTIONS) for each in (N, choosers, targets))
+        outputs, *of_next = (self.normal(B, count, ACTIONS) for count in (N, choosers, targets))
         rows = outputs, fractions, case["action"], case["reward"], case["discount"], *of_next
         losses = {
-            f"loss {kappa}": by_row(rlax.quantile_q_learning, *rows, huber_param=kappa)
+            f"loss {kappa}": map_rows(rlax.quantile_q_learning, *rows, huber_param=kappa)
             for kappa in (0.2, 1.0)
         }
         inputs = {"fractions": fractions, "outputs": outputs}
@@ -111,26 +113,26 @@ class Draws:
     def expectiles(self) -> Arrays:
         v, q = self.normal(3 * B), self.normal(3 * B)
         losses = {
-            f"loss {expectile}": by_row(rlax.expectile_loss, v, q, expectile=expectile)
+            f"loss {expectile}": map_rows(rlax.expectile_loss, v, q, expectile=expectile)
             for expectile in (0.1, 0.5, 0.9)
         }
         return {"v": v, "q": q, **losses}
 
     def policy_gradient(self) -> Arrays:
-        """The gradient of the loss by actions of which Q has the slopes `dq_da`."""
+        """Returns gradients of the loss with respect to actions, given dQ/da as `dq_da`."""
         action, dq_da = np.tanh(self.normal(B, 2)), self.normal(B, 2)
         gradient = jax.grad(lambda *row: rlax.dpg_loss(*row).sum())
-        return {"dq_da": dq_da, "gradient": by_row(gradient, action, dq_da)}
+        return {"dq_da": dq_da, "gradient": map_rows(gradient, action, dq_da)}
 
     def cross_entropy(self) -> Arrays:
         logits, action = self.normal(B, ACTIONS), self.rng.integers(ACTIONS, size=B)
-        loss = by_row(rlax.categorical_cross_entropy, np.eye(ACTIONS)[action], logits)
+        loss = map_rows(rlax.categorical_cross_entropy, np.eye(ACTIONS)[action], logits)
         return {"logits": logits, "action": action, "loss": loss}
 
 
 def cases() -> dict[str, Arrays]:
-    """Inputs and answers."""
-    draws = Draws(0)
+    """Returns inputs and outputs by algorithm."""
+    draws = CaseGenerator(0)
     fixed = np.tile((np.arange(N) + 0.5) / N, (B, 1))
     return {
         "dqn": draws.td_errors(),
@@ -147,9 +149,9 @@ def cases() -> dict[str, Arrays]:
 
 if __name__ == "__main__":
     with jax.enable_x64(True):
-        found = cases()
+        all_cases = cases()
     written: dict[str, Any] = {"rlax": importlib.metadata.version("rlax")}
-    for name, case in found.items():
+    for name, case in all_cases.items():
         written[name] = {key: array.tolist() for key, array in case.items()}
     path = Path(__file__).with_name("rlax.json")
     path.write_text(json.dumps(written) + "\n", encoding="utf-8")

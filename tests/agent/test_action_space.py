@@ -1,4 +1,4 @@
-"""Joint actions of several components: numbered, masked, limited, learned and taken."""
+"""Joint actions of multi-discrete spaces: numbering, masks, limits, learning and acting."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ AGENTS: dict[str, Any] = {
 
 
 def value_agent(name: str, space: LeafSpace, **settings: Any) -> ValueAgent:
-    kind, config, own = AGENTS[name]
+    kind, config, form = AGENTS[name]
     env = EnvSpec(id="X-v0", observation=reals(3), action=space, max_episode_steps=9)
-    small = {"hidden": [8], "batch_size": 8, "learning_rate": 0.01, **own, **settings}
+    small = {"hidden": [8], "batch_size": 8, "learning_rate": 0.01, **form, **settings}
     agent: ValueAgent = kind(config(**small), spec=env, device="cpu", seed=0)
     return agent
 
@@ -53,11 +53,11 @@ def test_numbers_stand_for_joint_actions_in_the_order_of_numpy():
 @pytest.mark.parametrize("of", [np.array, torch.tensor])
 def test_a_joint_action_is_allowed_where_each_of_its_choices_is(of: Any):
     mask = of([[True, False, True, True, False, False, True], [True] * 7])
-    found = DiscreteActions(MultiDiscreteSpace(NVEC)).joint_mask(mask)
-    assert JOINT[found[0].tolist()].tolist() == [[0, 0, 1], [0, 1, 1]]
-    assert found[1].tolist() == [True] * 12
-    one = of([[True, False, True]])
-    assert DiscreteActions(DiscreteSpace(3)).joint_mask(one) is one
+    joint_mask = DiscreteActions(MultiDiscreteSpace(NVEC)).joint_mask(mask)
+    assert JOINT[joint_mask[0].tolist()].tolist() == [[0, 0, 1], [0, 1, 1]]
+    assert joint_mask[1].tolist() == [True] * 12
+    single = of([[True, False, True]])
+    assert DiscreteActions(DiscreteSpace(3)).joint_mask(single) is single
 
 
 @pytest.mark.parametrize("name", AGENTS)
@@ -82,10 +82,12 @@ def test_joint_actions_are_learned_as_if_they_were_of_one_discrete_space(name: s
 
 def test_more_joint_actions_than_the_setting_allows_are_refused_with_both_numbers():
     space = MultiDiscreteSpace((40, 50))
-    said = r"2,000 of them.*agent\.max_joint_actions=1024.*discrete_sac, bc, awac or iql"
-    with pytest.raises(ConfigError, match=said):
+    match = r"2,000 of them.*agent\.max_joint_actions=1024.*discrete_sac, bc, awac or iql"
+    with pytest.raises(ConfigError, match=match):
         value_agent("dqn", space)
     assert value_agent("dqn", space, max_joint_actions=2_000).num_actions == 2_000
     with pytest.raises(ConfigError, match="12 of them"):
         value_agent("dqn", MultiDiscreteSpace(NVEC), max_joint_actions=11)
-    assert value_agent("dqn", DiscreteSpace(2_000)).num_actions == 2_000  # as chosen by its author
+    assert (
+        value_agent("dqn", DiscreteSpace(2_000)).num_actions == 2_000
+    )  # the limit is for joint actions only

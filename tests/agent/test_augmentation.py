@@ -1,4 +1,4 @@
-"""Random shifts of images, by hand, and in an agent that resumes."""
+"""Random image shifts: pixels, range of the shifts, and a resumed agent."""
 
 from __future__ import annotations
 
@@ -60,12 +60,14 @@ def test_both_observations_are_shifted_by_up_to_four_pixels_each_on_its_own() ->
     single = torch.zeros(rows, 1, 9, 9, dtype=torch.uint8)
     single[:, 0, 4, 4] = 1
     numbers = torch.zeros(rows, 1)
-    given = TensorBatch(single, numbers, numbers, numbers, single, numbers)
-    made = shifted_batch(given, [""], torch.Generator().manual_seed(0))
-    places = [each.flatten(1).argmax(1) for each in (made.obs, made.next_obs)]
-    assert all(set(each.tolist()) == set(range(81)) for each in places)  # 9 x 9 shifts
-    assert (places[0] == places[1]).float().mean() < 0.05
-    assert made.reward is given.reward
+    original = TensorBatch(single, numbers, numbers, numbers, single, numbers)
+    augmented = shifted_batch(original, [""], torch.Generator().manual_seed(0))
+    bright_pixels = [images.flatten(1).argmax(1) for images in (augmented.obs, augmented.next_obs)]
+    assert all(
+        set(positions.tolist()) == set(range(81)) for positions in bright_pixels
+    )  # 9 x 9 possible shifts
+    assert (bright_pixels[0] == bright_pixels[1]).float().mean() < 0.05
+    assert augmented.reward is original.reward
 
 
 def test_shifts_go_on_with_the_generator_of_a_checkpoint() -> None:
@@ -75,8 +77,10 @@ def test_shifts_go_on_with_the_generator_of_a_checkpoint() -> None:
     resumed.load_state_dict(stopped.state_dict())
     straight.update(batch())
     resumed.update(batch())
-    for mine, its in zip(straight.online.parameters(), resumed.online.parameters(), strict=True):
-        assert torch.equal(mine, its)
+    for expected, actual in zip(
+        straight.online.parameters(), resumed.online.parameters(), strict=True
+    ):
+        assert torch.equal(expected, actual)
 
 
 def test_a_shift_changes_what_is_learned() -> None:

@@ -1,4 +1,4 @@
-"""AWAC, IQL and CQL: what an update changes, what is refused, what comes out on small problems."""
+"""AWAC, IQL and CQL: effects of an update, rejected settings, and results on small problems."""
 
 from __future__ import annotations
 
@@ -18,44 +18,46 @@ from tests.support.continuous_env import HALF, LOW, MIDDLE, batch, data_set
 from tests.support.offline_agents import AGENTS, awac, counted_awac, counted_iql, cql, iql
 from tests.support.spaces import reals
 
-each_agent = pytest.mark.parametrize(("make", "actions"), AGENTS.values(), ids=AGENTS)
+all_agents = pytest.mark.parametrize(("make", "actions"), AGENTS.values(), ids=AGENTS)
 
 
-@each_agent
-def test_rows_without_weight_say_nothing(make, actions):
+@all_agents
+def test_rows_with_weight_0_do_not_affect_an_update(make, actions):
     agent, other = make(), make()
-    one, another = (batch(1, actions=actions) for _ in range(2))
-    one.weight[3] = another.weight[3] = 0
-    another.obs[3], another.reward[3] = 0.5, -70.0
-    agent.update(one)
-    other.update(another)
+    first, second = (batch(1, actions=actions) for _ in range(2))
+    first.weight[3] = second.weight[3] = 0
+    second.obs[3], second.reward[3] = 0.5, -70.0
+    agent.update(first)
+    other.update(second)
     for name, array in agent.snapshot().arrays.items():
         np.testing.assert_allclose(array, other.snapshot().arrays[name], rtol=1e-5, atol=1e-6)
 
 
-@each_agent
+@all_agents
 def test_priorities_are_the_size_of_td_errors(make, actions):
-    """At an end with a reward of 1000 nothing else counts."""
-    agent, given = make(), batch(0, actions=actions)
-    given.discount[2], given.reward[2] = 0, 1000
-    assert agent.update(given).td_error()[2] == pytest.approx(1000, rel=0.01)
+    """A terminal transition with reward 1000 has a TD error of about 1000."""
+    agent, rows = make(), batch(0, actions=actions)
+    rows.discount[2], rows.reward[2] = 0, 1000
+    assert agent.update(rows).td_error()[2] == pytest.approx(1000, rel=0.01)
 
 
-@each_agent
+@all_agents
 def test_target_critics_follow(make, actions):
     agent = make(tau=0.25)
-    before = {name: each.clone() for name, each in agent.critics.target.state_dict().items()}
+    before = {
+        name: parameter.clone() for name, parameter in agent.critics.target.state_dict().items()
+    }
     agent.update(batch(0, actions=actions))
     online = agent.critics.online.state_dict()
-    for name, each in agent.critics.target.state_dict().items():
+    for name, parameter in agent.critics.target.state_dict().items():
         expected = 0.75 * before[name] + 0.25 * online[name]
-        torch.testing.assert_close(each, expected, rtol=1e-5, atol=1e-7)
+        torch.testing.assert_close(parameter, expected, rtol=1e-5, atol=1e-7)
 
 
 def test_cql_refuses_counted_actions():
     env = EnvSpec(id="X-v0", observation=reals(1), action=DiscreteSpace(2), max_episode_steps=None)
-    said = r"agent=cql needs a Box action space.*Discrete\(2\).* discrete_cql, discrete_sac, dqn"
-    with pytest.raises(ConfigError, match=said):
+    match = r"agent=cql needs a Box action space.*Discrete\(2\).* discrete_cql, discrete_sac, dqn"
+    with pytest.raises(ConfigError, match=match):
         cql(env=env)
 
 
@@ -73,39 +75,40 @@ def test_cql_refuses_counted_actions():
         ),
     ],
 )
-def test_settings_that_cannot_be_are_refused(make: Callable[[], Any], match: str):
+def test_invalid_settings_are_refused(make: Callable[[], Any], match: str):
     with pytest.raises(ConfigError, match=match):
         make()
 
 
 def chain() -> Batch:
-    """Three states in a row, one-hot. Action 0 goes on, for 1 behind the last; action 1 ends it.
+    """Three states in a row, one-hot. Action 0 moves on, action 1 ends the episode.
 
-    Ending brings 0.2, 0.5 and 0.1. Nobody ever took action 2.
+    Moving on from the last state pays 1 and ends the episode. Action 1 pays 0.2, 0.5 and 0.1 in the
+    three states. Action 2 does not occur in the data.
     """
-    here, end = np.eye(3), np.zeros(3)
-    go_on = [(here[0], 0, 0.0, 0.9, here[1]), (here[1], 0, 0.0, 0.9, here[2])]
-    go_on += [(here[2], 0, 1.0, 0.0, end)]
-    ending = [(here[i], 1, reward, 0.0, end) for i, reward in enumerate((0.2, 0.5, 0.1))]
-    return data_set(*zip(*go_on, *ending, strict=True))
+    states, end = np.eye(3), np.zeros(3)
+    moves = [(states[0], 0, 0.0, 0.9, states[1]), (states[1], 0, 0.0, 0.9, states[2])]
+    moves += [(states[2], 0, 1.0, 0.0, end)]
+    endings = [(states[i], 1, reward, 0.0, end) for i, reward in enumerate((0.2, 0.5, 0.1))]
+    return data_set(*zip(*moves, *endings, strict=True))
 
 
 @pytest.mark.parametrize("expectile", sampled([0.7, 0.5, 0.95], every=3))
 def test_iql_finds_the_values_of_a_chain(expectile):
-    """V(s) = tau max + (1 - tau) min of the two values, both as often in the data."""
+    """V(s) = tau max + (1 - tau) min of the two action values, which are equally frequent."""
     agent = counted_iql(hidden=[32], learning_rate=5e-3, tau=0.3, expectile=expectile)
-    given = chain()
+    rows = chain()
     for _ in range(1_000):
-        agent.update(given)
-    ends, v, following = [0.2, 0.5, 0.1], [0.0, 0.0, 0.0], 1.0
+        agent.update(rows)
+    ends, v, next_value = [0.2, 0.5, 0.1], [0.0, 0.0, 0.0], 1.0
     for i in (2, 1, 0):
-        high, low = max(following, ends[i]), min(following, ends[i])
+        high, low = max(next_value, ends[i]), min(next_value, ends[i])
         v[i] = expectile * high + (1 - expectile) * low
-        following = 0.9 * v[i]
+        next_value = 0.9 * v[i]
     with torch.no_grad():
-        found = agent.value(torch.eye(3))[:, 0]
+        learned_v = agent.value(torch.eye(3))[:, 0]
         q = agent.critics.online(torch.eye(3), torch.eye(3)[[0, 0, 0]])[..., 0]
-    np.testing.assert_allclose(found, v, atol=0.01)
+    np.testing.assert_allclose(learned_v, v, atol=0.01)
     np.testing.assert_allclose(q, [[0.9 * v[1], 0.9 * v[2], 1.0]] * 2, atol=0.01)
 
 
@@ -116,7 +119,7 @@ BANDIT = data_set(np.ones((64, 3)), [0, 1] * 32, [0.0, 0.5] * 32, 0.0, np.zeros(
 @pytest.mark.parametrize("make", sampled([counted_awac, counted_iql], every=2), ids=["awac", "iql"])
 @pytest.mark.parametrize("inv_lambda", [4.0, 0.0])
 def test_better_actions_are_cloned_by_the_exponential_of_their_advantage(make, softmax, inv_lambda):
-    """Of two actions, as often in the data, whose values differ by 0.5."""
+    """The data has two equally frequent actions, whose values differ by 0.5."""
     agent = make(hidden=[16], inv_lambda=inv_lambda, adv_softmax=softmax, learning_rate=5e-3)
     for _ in range(800):
         agent.update(BANDIT)
@@ -125,11 +128,11 @@ def test_better_actions_are_cloned_by_the_exponential_of_their_advantage(make, s
     assert float(shares[1]) == pytest.approx(1 / (1 + np.exp(-inv_lambda / 2)), abs=0.01)
 
 
-def bumps() -> Batch:
-    """Actions around two places, of which the second is worth 1 more."""
+def two_clusters() -> Batch:
+    """Actions scattered around two centers; those around the second are worth 1 more."""
     rng = np.random.default_rng(0)
-    place = np.repeat([[-0.5, 0.2], [0.5, -0.4]], 32, axis=0)
-    action = MIDDLE + HALF * (place + 0.05 * rng.standard_normal((64, 2)))
+    center = np.repeat([[-0.5, 0.2], [0.5, -0.4]], 32, axis=0)
+    action = MIDDLE + HALF * (center + 0.05 * rng.standard_normal((64, 2)))
     reward = np.repeat([0.0, 1.0], 32)
     zeros = np.zeros((64, 3))
     return data_set(zeros + 1, action.astype(np.float32), reward, 0.0, zeros)
@@ -137,14 +140,14 @@ def bumps() -> Batch:
 
 @pytest.mark.parametrize("make", sampled([awac, iql], every=2), ids=["awac", "iql"])
 def test_a_gaussian_settles_on_the_better_of_two_places(make):
-    """Rows count 1 : exp(8), so mean and deviation are those of the second place alone."""
+    """Rows are weighted 1 : exp(8), so mean and deviation are those of the second center alone."""
     settings = {"hidden": [32], "learning_rate": 1e-2}
-    agent, given = make(**settings, inv_lambda=8.0, exp_adv_max=10.0), bumps()
+    agent, rows = make(**settings, inv_lambda=8.0, exp_adv_max=10.0), two_clusters()
     for _ in range(600):
-        agent.update(given)
+        agent.update(rows)
     with torch.no_grad():
         mean = agent.actor(torch.ones(1, 3))[0].numpy()
-    action = (given.action[32:] - MIDDLE) / HALF
+    action = (rows.action[32:] - MIDDLE) / HALF
     np.testing.assert_allclose(mean, action.mean(0), atol=0.02)
     std = np.exp(agent.snapshot().arrays["network.log_std"])
     np.testing.assert_allclose(std, action.std(0), atol=0.02)
@@ -152,18 +155,18 @@ def test_a_gaussian_settles_on_the_better_of_two_places(make):
 
 def test_actions_at_the_bounds_leave_everything_finite():
     for make in (awac, iql, cql):
-        agent, given = make(), batch(0)
-        given.action[:4], given.action[4:] = LOW, LOW + 2 * HALF
+        agent, rows = make(), batch(0)
+        rows.action[:4], rows.action[4:] = LOW, LOW + 2 * HALF
         for _ in range(20):
-            agent.update(given)
+            agent.update(rows)
         assert agent.first_not_finite() is None
 
 
 @pytest.mark.parametrize("make", [awac, iql], ids=["awac", "iql"])
 def test_data_without_any_noise_leaves_some_deviation(make):
-    """The likelihood of what is always the same would grow for ever as the deviation shrinks."""
-    agent, given = make(learning_rate=0.05, inv_lambda=0.0), batch(0)
-    given.obs[:], given.action[:] = 0, MIDDLE
+    """If all actions are equal, the likelihood grows without bound as the deviation shrinks."""
+    agent, rows = make(learning_rate=0.05, inv_lambda=0.0), batch(0)
+    rows.obs[:], rows.action[:] = 0, MIDDLE
     for _ in range(250):
-        agent.update(given)
+        agent.update(rows)
     np.testing.assert_array_equal(agent.snapshot().arrays["network.log_std"], -5)

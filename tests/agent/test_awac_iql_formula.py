@@ -1,4 +1,4 @@
-"""Losses and targets of AWAC and IQL against numbers of another origin, in double precision."""
+"""Losses and targets of AWAC and IQL against independent calculations, in double precision."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def test_weights_are_exponentials_up_to_a_limit():
     assert huge.item() == 20
 
 
-def test_shares_of_a_batch_count_as_its_rows_do():
-    """However large the batch is: a mean over rows of weights that are 1 where all are alike."""
+def test_softmax_weights_have_mean_1_over_a_batch():
+    """Softmax weights are scaled by the batch size: equal advantages give weights of 1."""
     advantage = double(np.log([[1.0], [2.0], [5.0]]))
     weights = advantage_weights(advantage, inv_lambda=1.0, exp_adv_max=100.0, softmax=True)
     np.testing.assert_allclose(weights[:, 0], [3 / 8, 6 / 8, 15 / 8], rtol=1e-12)
-    # By hand: -(1/8 * -4 + 2/8 * -2 + 5/8 * -0.8)
+    # -(1/8 * -4 + 2/8 * -2 + 5/8 * -0.8)
     loss = cloning_loss(double([[-4.0], [-2.0], [-0.8]]), weights, double([[1.0]] * 3))
     assert loss.item() == pytest.approx(1.5, rel=1e-12)
 
@@ -53,13 +53,13 @@ def test_sampling_weights_count_once_in_cloning():
 @pytest.mark.parametrize("expectile", [0.1, 0.5, 0.9])
 def test_the_expectile_loss_is_that_of_rlax(expectile):
     case = of_rlax("expectile")
-    found = expectile_loss(case["q"] - case["v"], expectile)
-    np.testing.assert_allclose(found, case[f"loss {expectile}"], rtol=1e-12)
+    loss = expectile_loss(case["q"] - case["v"], expectile)
+    np.testing.assert_allclose(loss, case[f"loss {expectile}"], rtol=1e-12)
 
 
 @pytest.mark.parametrize(("expectile", "expected"), [(0.5, 1.0), (0.75, 1.5), (0.9, 1.8)])
 def test_the_minimum_of_the_loss_is_the_expectile(expectile, expected):
-    """Of 0 and 2, equally likely: tau (2 - m) = (1 - tau) (m - 0), so m = 2 tau."""
+    """For values 0 and 2, equally likely: tau (2 - m) = (1 - tau) (m - 0), so m = 2 tau."""
     grid = torch.linspace(0, 2, 2_001, dtype=torch.float64)
     losses = sum(expectile_loss(value - grid, expectile) for value in (0.0, 2.0))
     assert grid[losses.argmin()].item() == pytest.approx(expected, abs=1e-3)
@@ -68,12 +68,12 @@ def test_the_minimum_of_the_loss_is_the_expectile(expectile, expected):
 def test_the_critics_of_awac_learn_the_value_of_what_the_actor_would_do():
     agent, batch = in_double(awac())
     noise = numbers(8, 2)
-    found = agent.critic_loss(batch, double(noise))
+    loss = agent.critic_loss(batch, double(noise))
     mean = np.tanh(dense(agent.actor, batch.next_obs.numpy()))
     action = np.clip(mean + np.exp(agent.actor.log_std.detach().numpy()) * noise, -1, 1)
     value = smallest(agent.critics.target, batch.next_obs.numpy(), action)
     y = batch.reward.numpy()[:, 0] + batch.discount.numpy()[:, 0] * value
-    assert_critics(agent, batch, found, y, batch.action.numpy())
+    assert_critics(agent, batch, loss, y, batch.action.numpy())
 
 
 def test_the_actor_of_awac_clones_by_the_exponential_of_the_advantage():
@@ -82,8 +82,8 @@ def test_the_actor_of_awac_clones_by_the_exponential_of_the_advantage():
     loss, advantage = agent.actor_loss(batch, double(q)[:, None], double(noise))
     std = np.exp(agent.actor.log_std.detach().numpy())
     mean = np.tanh(dense(agent.actor, batch.obs.numpy()))
-    own = np.clip(mean + std * noise, -1, 1)
-    expected = q - smallest(agent.critics.online, batch.obs.numpy(), own)
+    sampled_action = np.clip(mean + std * noise, -1, 1)
+    expected = q - smallest(agent.critics.online, batch.obs.numpy(), sampled_action)
     np.testing.assert_allclose(advantage[:, 0], expected, rtol=1e-9)
     weights = np.minimum(np.exp(4 * expected), 1.5)
     assert 0 < (weights == 1.5).sum() < 8
@@ -95,31 +95,33 @@ def test_the_actor_of_awac_clones_by_the_exponential_of_the_advantage():
 
 def test_v_of_iql_is_pulled_by_the_target_critics():
     agent, batch = in_double(iql(expectile=0.8))
-    agent.critics.target.mlp.biases[2].data[0] += 0.3  # neither critic is always the smaller
-    found = agent.value_loss(batch, batch.action)
+    agent.critics.target.mlp.biases[2].data[0] += (
+        0.3  # so that either critic can be the smaller one
+    )
+    result = agent.value_loss(batch, batch.action)
     q = smallest(agent.critics.target, batch.obs.numpy(), batch.action.numpy())
     error = q - dense(agent.value, batch.obs.numpy())[:, 0]
     by_hand = batch.weight.numpy()[:, 0] * np.where(error < 0, 0.2, 0.8) * error**2
-    assert found.loss.item() == pytest.approx(by_hand.mean(), rel=1e-9)
-    np.testing.assert_allclose(found.advantage[:, 0], error, rtol=1e-9)
-    assert not found.advantage.requires_grad
+    assert result.loss.item() == pytest.approx(by_hand.mean(), rel=1e-9)
+    np.testing.assert_allclose(result.advantage[:, 0], error, rtol=1e-9)
+    assert not result.advantage.requires_grad
 
 
 def test_the_critics_of_iql_learn_the_reward_and_v_of_what_followed():
     agent, batch = in_double(iql())
-    found = agent.critic_loss(batch, batch.action)
+    loss = agent.critic_loss(batch, batch.action)
     value = dense(agent.value, batch.next_obs.numpy())[:, 0]
     y = batch.reward.numpy()[:, 0] + batch.discount.numpy()[:, 0] * value
-    assert_critics(agent, batch, found, y, batch.action.numpy())
+    assert_critics(agent, batch, loss, y, batch.action.numpy())
 
 
 def test_counted_actions_are_one_number_each_to_the_critics():
     agent, batch = in_double(counted_iql(), 3)
     one_hot = np.eye(3)[batch.action[:, 0]]
-    found = agent.critic_loss(batch, double(one_hot))
+    critic_loss = agent.critic_loss(batch, double(one_hot))
     value = dense(agent.value, batch.next_obs.numpy())[:, 0]
     y = batch.reward.numpy()[:, 0] + batch.discount.numpy()[:, 0] * value
-    assert_critics(agent, batch, found, y, one_hot)
+    assert_critics(agent, batch, critic_loss, y, one_hot)
     loss = agent.actor_loss(batch, double(np.zeros((8, 1))))
     logits = dense(agent.actor, batch.obs.numpy())
     shares = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)

@@ -1,4 +1,4 @@
-"""Behaviour cloning: what is learned of a few known rows, for each kind of action."""
+"""Behaviour cloning: losses, and policies learned from a few known transitions."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def numbers(seed: int, *shape: int) -> torch.Tensor:
 
 def test_the_loss_of_choices_is_rlaxs_cross_entropy():
     case = of_rlax("bc")
-    found = float(choice_loss(case["logits"], case["action"][:, None]))
-    assert found == pytest.approx(float(case["loss"].mean()), rel=1e-12)
+    loss = float(choice_loss(case["logits"], case["action"][:, None]))
+    assert loss == pytest.approx(float(case["loss"].mean()), rel=1e-12)
 
 
 def test_the_loss_of_one_action_is_squared():
-    """tanh(atanh(0.5)) - 0.1 = 0.4 and 0 - 0.3: (0.16 + 0.09) / 2."""
+    """The errors are 0.5 - 0.1 = 0.4 and 0 - 0.3 = -0.3, so the loss is (0.16 + 0.09) / 2."""
     outputs = torch.atanh(torch.tensor([[0.5, 0.0]], dtype=torch.float64))
     action = torch.tensor([[0.1, 0.3]], dtype=torch.float64)
     assert float(square_loss(outputs, action)) == pytest.approx(0.125, rel=1e-12)
@@ -65,7 +65,7 @@ def test_gradients_are_finite_differences():
     assert_slopes(lambda: likelihood_loss(outputs, aims), [outputs])
 
 
-def trained(env: EnvSpec, data: Batch, updates: int, **settings: Any) -> tuple[Bc, Policy]:
+def train(env: EnvSpec, data: Batch, updates: int, **settings: Any) -> tuple[Bc, Policy]:
     agent = bc(env, **settings)
     for _ in range(updates):
         agent.update(data)
@@ -77,14 +77,14 @@ ONE, OTHER = np.array([1.0, 0, 0]), np.array([0, 1.0, 0])
 
 
 def test_choices_are_made_as_often_as_in_the_data():
-    """0 once and 2 three times where ONE is seen; always 1 where OTHER is."""
-    seen = np.stack([ONE] * 4 + [OTHER] * 4)
-    data = data_set(seen, [0, 2, 2, 2, 1, 1, 1, 1], np.zeros(8), 0, seen)
-    _, policy = trained(counted(), data, 400)
+    """In state ONE the data has action 0 once and action 2 three times; in OTHER, always 1."""
+    obs = np.stack([ONE] * 4 + [OTHER] * 4)
+    data = data_set(obs, [0, 2, 2, 2, 1, 1, 1, 1], np.zeros(8), 0, obs)
+    _, policy = train(counted(), data, 400)
     assert isinstance(policy, CategoricalPolicy)
-    seen = np.repeat(ONE[None].astype(np.float32), 20_000, axis=0)
-    drawn = policy.act(seen, explore=True)
-    shares = np.bincount(drawn, minlength=3) / len(drawn)
+    obs = np.repeat(ONE[None].astype(np.float32), 20_000, axis=0)
+    actions = policy.act(obs, explore=True)
+    shares = np.bincount(actions, minlength=3) / len(actions)
     np.testing.assert_allclose(shares, [0.25, 0, 0.75], atol=0.015)
     both = np.stack([ONE, OTHER]).astype(np.float32)
     assert policy.act(both, explore=False).tolist() == [2, 1]
@@ -97,7 +97,7 @@ MEANS = np.array([[0.6, -0.3], [-0.8, 0.3]])
 
 
 def test_one_action_is_the_mean_of_those_in_the_data():
-    _, policy = trained(spec(), CONTINUOUS, 400)
+    _, policy = train(spec(), CONTINUOUS, 400)
     assert isinstance(policy, DeterministicPolicy)
     obs = np.stack([ONE, OTHER]).astype(np.float32)
     for explore in (False, True):
@@ -106,9 +106,9 @@ def test_one_action_is_the_mean_of_those_in_the_data():
 
 
 def test_a_distribution_has_the_mean_and_deviation_of_the_data():
-    """Before tanh: two actions of a kind, so that mean and deviation are half their sum and
+    """Each state has two actions. Before tanh, the mean is half their sum and the deviation is
     half their difference."""
-    agent, policy = trained(spec(), CONTINUOUS, 1_500, stochastic=True, learning_rate=0.003)
+    agent, policy = train(spec(), CONTINUOUS, 1_500, stochastic=True, learning_rate=0.003)
     assert isinstance(policy, GaussianPolicy)
     before = np.arctanh(AIMS).reshape(2, 2, 2)  # [state, action, A]
     with torch.no_grad():
@@ -139,6 +139,6 @@ def test_it_has_no_errors_to_rank_rows_by():
         ),
     ],
 )
-def test_what_cannot_be_meant_is_refused(env: EnvSpec, settings: dict[str, Any], match: str):
+def test_invalid_settings_are_refused(env: EnvSpec, settings: dict[str, Any], match: str):
     with pytest.raises(ConfigError, match=match):
         bc(env, **settings)

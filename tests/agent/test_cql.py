@@ -1,4 +1,4 @@
-"""Conservative Q-learning: its penalty by integrals and by hand, and what it makes of values."""
+"""Conservative Q-learning: the penalty by integration and by hand, and its effect on values."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from tests.support.spaces import box
 
 
 def test_the_soft_maximum_is_the_log_of_an_integral():
-    """Of exp(a) over -1 … 1: e - 1/e, whatever density the actions were drawn by."""
+    """The integral of exp(a) over [-1, 1] is e - 1/e, for actions drawn from any density."""
     expected = np.log(np.e - 1 / np.e)
     draw = torch.Generator().manual_seed(0)
     even = 2 * torch.rand(200_000, generator=draw, dtype=torch.float64) - 1
-    # Density (1 + a) / 2, by the inverse of its distribution function (1 + a)^2 / 4.
+    # Density (1 + a) / 2, sampled by inverting its distribution function (1 + a)^2 / 4.
     rising = 2 * torch.rand(200_000, generator=draw, dtype=torch.float64).sqrt() - 1
     action = torch.cat((even, rising))
     log_density = torch.cat((torch.full_like(even, np.log(0.5)), torch.log((1 + rising) / 2)))
@@ -44,7 +44,7 @@ def normal(*shape: int, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=shape)
 
 
-def drawn() -> ConservativeNoise:
+def draw_noise() -> ConservativeNoise:
     uniform = np.random.default_rng(4).random((3, 8, 2))
     parts = normal(8, 2, seed=1), uniform, normal(24, 2, seed=2), normal(24, 2, seed=3)
     return ConservativeNoise(*map(double, parts))
@@ -53,12 +53,12 @@ def drawn() -> ConservativeNoise:
 @pytest.mark.parametrize("backup", [False, True])
 def test_the_loss_of_the_critics_is_that_of_the_paper(backup: bool):
     agent, rows = in_double(cql(conservative_weight=0.7, backup_entropy=backup))
-    given, alpha = drawn(), 0.3
-    found = agent.critic_loss(rows, given, torch.tensor(alpha, dtype=torch.float64))
-    obs, next_obs, action = (each.numpy() for each in (rows.obs, rows.next_obs, rows.action))
+    noise, alpha = draw_noise(), 0.3
+    result = agent.critic_loss(rows, noise, torch.tensor(alpha, dtype=torch.float64))
+    obs, next_obs, action = (column.numpy() for column in (rows.obs, rows.next_obs, rows.action))
     weight = rows.weight.numpy()[:, 0]
-    next_action, log = sampled(agent.actor, next_obs, given.next_action.numpy())
-    value = smallest(agent.critics.target, next_obs, next_action) - backup * alpha * log
+    next_action, log_prob = sampled(agent.actor, next_obs, noise.next_action.numpy())
+    value = smallest(agent.critics.target, next_obs, next_action) - backup * alpha * log_prob
     y = rows.reward.numpy()[:, 0] + rows.discount.numpy()[:, 0] * value
     expected, gaps = 0.0, []
     for member in range(2):
@@ -66,27 +66,27 @@ def test_the_loss_of_the_critics_is_that_of_the_paper(backup: bool):
         total = np.zeros(8)
         for n in range(3):
             part = slice(8 * n, 8 * n + 8)
-            here, log_here = sampled(agent.actor, obs, given.here.numpy()[part])
-            there, log_there = sampled(agent.actor, next_obs, given.there.numpy()[part])
-            anywhere = 2 * given.uniform.numpy()[n] - 1
-            total += np.exp(critic(agent.critics.online, member, obs, anywhere)) / 0.25
-            total += np.exp(critic(agent.critics.online, member, obs, here) - log_here)
-            total += np.exp(critic(agent.critics.online, member, obs, there) - log_there)
+            action_here, log_here = sampled(agent.actor, obs, noise.here.numpy()[part])
+            action_there, log_there = sampled(agent.actor, next_obs, noise.there.numpy()[part])
+            uniform_action = 2 * noise.uniform.numpy()[n] - 1
+            total += np.exp(critic(agent.critics.online, member, obs, uniform_action)) / 0.25
+            total += np.exp(critic(agent.critics.online, member, obs, action_here) - log_here)
+            total += np.exp(critic(agent.critics.online, member, obs, action_there) - log_there)
         gaps.append((weight * (np.log(total / 9) - q)).mean())
         expected += 0.5 * (weight * (q - y) ** 2).mean() + 0.7 * gaps[-1]
-    assert found.loss.item() == pytest.approx(expected, rel=1e-6)
-    assert found.metrics["conservative_gap"].item() == pytest.approx(np.mean(gaps), rel=1e-6)
-    assert found.metrics["conservative_weight"].item() == pytest.approx(0.7, rel=1e-6)
+    assert result.loss.item() == pytest.approx(expected, rel=1e-6)
+    assert result.metrics["conservative_gap"].item() == pytest.approx(np.mean(gaps), rel=1e-6)
+    assert result.metrics["conservative_weight"].item() == pytest.approx(0.7, rel=1e-6)
 
 
 def test_gradients_are_slopes():
     agent, rows = in_double(cql(activation="tanh", hidden=[5]))
-    given, alpha = drawn(), torch.tensor(0.3, dtype=torch.float64)
+    critic_noise, alpha = draw_noise(), torch.tensor(0.3, dtype=torch.float64)
     parameters = list(agent.critics.online.parameters())
-    assert_slopes(lambda: agent.critic_loss(rows, given, alpha).loss, parameters)
-    noise = double(normal(8, 2, seed=5))
+    assert_slopes(lambda: agent.critic_loss(rows, critic_noise, alpha).loss, parameters)
+    actor_noise = double(normal(8, 2, seed=5))
     parameters = list(agent.actor.parameters())
-    assert_slopes(lambda: agent.actor_loss(rows, noise, alpha).loss, parameters)
+    assert_slopes(lambda: agent.actor_loss(rows, actor_noise, alpha).loss, parameters)
 
 
 @pytest.mark.parametrize(("gap", "direction"), [(1000.0, -1), (-1000.0, 1)])
@@ -128,14 +128,14 @@ def test_soft_actor_critic_is_where_a_conservative_one_may_begin():
     assert torch.equal(after.critics.online.mlp.weights[0], before.critics.online.mlp.weights[0])
 
 
-def line() -> EnvSpec:
-    """One number is seen, one is done."""
-    one = box((1,), low=-1)
-    return EnvSpec(id="Line-v0", observation=one, action=one, max_episode_steps=None)
+def line_env() -> EnvSpec:
+    """An environment whose observations and actions are single numbers."""
+    interval = box((1,), low=-1)
+    return EnvSpec(id="Line-v0", observation=interval, action=interval, max_episode_steps=None)
 
 
-def on_line(low: float, high: float) -> Batch:
-    """One state, whose actions bring what they are, and end it."""
+def line_data(low: float, high: float) -> Batch:
+    """A data set with one state, in which action a has reward a and ends the episode."""
     action = np.linspace(low, high, 64, dtype=np.float32)
     nothing = np.zeros((64, 1))
     return data_set(nothing, action[:, None], action, 0, nothing)
@@ -148,13 +148,13 @@ def values(agent: Cql, actions: Any) -> np.ndarray:
 
 
 def conservative_values(grid: np.ndarray, weight: float) -> np.ndarray:
-    """The minimum of the loss where data lies evenly in -1 … 1 (equation 4, with its gradient 0).
+    """Values that minimise the loss for data uniform on [-1, 1] (equation 4 with gradient 0).
 
-    Q(a) = r(a) - weight * (softmax of Q at a / density of the data at a - 1)
+    Q(a) = r(a) - weight * (softmax of Q at a / data density at a - 1)
     """
     q = grid.copy()
     for _ in range(500):
-        share = np.exp(q) / (np.exp(q).mean() * 2)  # integrates to 1 over -1 … 1
+        share = np.exp(q) / (np.exp(q).mean() * 2)  # integrates to 1 over [-1, 1]
         q = 0.5 * q + 0.5 * (grid - weight * (share / 0.5 - 1))
     return q
 
@@ -162,10 +162,10 @@ def conservative_values(grid: np.ndarray, weight: float) -> np.ndarray:
 @pytest.mark.slow
 def test_values_are_those_that_the_paper_derives():
     settings = {"hidden": [32], "activation": "tanh", "learning_rate": 5e-3}
-    # Much entropy keeps the actor broad, as importance sampling of everything needs it.
+    # High entropy keeps the actor broad, so that importance sampling covers all actions.
     soft = {"ent_coef": 1.0, "conservative_weight": 0.5, "sampled_actions": 10}
-    agent = cql(env=line(), **settings, **soft)
-    rows = on_line(-1, 1)
+    agent = cql(env=line_env(), **settings, **soft)
+    rows = line_data(-1, 1)
     for _ in range(500):
         agent.update(rows)
     grid = np.linspace(-1, 1, 201)
@@ -175,13 +175,13 @@ def test_values_are_those_that_the_paper_derives():
 
 
 def test_actions_that_the_data_does_not_show_are_valued_lower():
-    """Extrapolated, 0.9 is worth more than anything in the data, which ends at 0.3."""
+    """By extrapolation, action 0.9 is worth more than any action in the data, at most 0.3."""
     settings = {"hidden": [32], "learning_rate": 5e-3, "sampled_actions": 4}
-    rows, found = on_line(-0.3, 0.3), {}
+    rows, learned = line_data(-0.3, 0.3), {}
     for weight in (0.0, 1.0):
-        agent = cql(env=line(), **settings, conservative_weight=weight)
+        agent = cql(env=line_env(), **settings, conservative_weight=weight)
         for _ in range(200):
             agent.update(rows)
-        found[weight] = values(agent, [0.3, 0.9])
-    assert found[0.0][1] > found[0.0][0] + 0.2
-    assert found[1.0][1] < found[1.0][0] - 0.5
+        learned[weight] = values(agent, [0.3, 0.9])
+    assert learned[0.0][1] > learned[0.0][0] + 0.2
+    assert learned[1.0][1] < learned[1.0][0] - 0.5

@@ -1,4 +1,4 @@
-"""Densities of actions agree with torch's distributions, and derivatives with autograd."""
+"""Action densities against torch.distributions, and their gradients against autograd."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from border_cli.nn.choices import Choices
 ROWS = 12
 
 
-def drawn(*shape: int, seed: int) -> Tensor:
+def randn(*shape: int, seed: int) -> Tensor:
     return torch.from_numpy(np.random.default_rng(seed).normal(size=shape))
 
 
@@ -23,39 +23,41 @@ def drawn(*shape: int, seed: int) -> Tensor:
 @pytest.mark.parametrize("has_mask", [False, True])
 def test_choices(nvec: tuple[int, ...], has_mask: bool, by_entropy: float) -> None:
     size = sum(nvec)
-    logits = drawn(ROWS, size, seed=0).requires_grad_()
+    logits = randn(ROWS, size, seed=0).requires_grad_()
     mask = None
     if has_mask:
-        mask = drawn(ROWS, size, seed=1) > 0
-        mask[:, [0, 2, size - 1]] = True  # of each component one
-    given = logits if mask is None else logits.masked_fill(~mask, -1e9)
-    parts = [Categorical(logits=part) for part in given.split_with_sizes([*nvec], 1)]
+        mask = randn(ROWS, size, seed=1) > 0
+        mask[:, [0, 2, size - 1]] = True  # at least one valid choice per component
+    masked_logits = logits if mask is None else logits.masked_fill(~mask, -1e9)
+    parts = [Categorical(logits=part) for part in masked_logits.split_with_sizes([*nvec], 1)]
     torch.manual_seed(0)
     action = torch.stack([part.sample() for part in parts], 1)
     log_prob = torch.stack([p.log_prob(a) for p, a in zip(parts, action.T, strict=True)]).sum(0)
     entropy = torch.stack([part.entropy() for part in parts]).sum(0)
-    weights = drawn(ROWS, seed=2)
+    weights = randn(ROWS, seed=2)
     (expected,) = torch.autograd.grad((weights * log_prob + by_entropy * entropy).sum(), logits)
 
     density = ChoiceDensity(Choices(nvec), logits.detach(), mask, action)
     np.testing.assert_allclose(density.log_prob, log_prob.detach(), rtol=1e-10)
     np.testing.assert_allclose(density.entropy, entropy.detach(), rtol=1e-8, atol=1e-12)
-    (found,) = density.derivative(weights, by_entropy)
-    np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-10)
+    (gradient,) = density.derivative(weights, by_entropy)
+    np.testing.assert_allclose(gradient, expected, rtol=1e-8, atol=1e-10)
 
 
 @pytest.mark.parametrize("by_entropy", [0.0, -0.3])
 def test_a_gaussian(by_entropy: float) -> None:
-    mean, action = drawn(ROWS, 3, seed=0).requires_grad_(), drawn(ROWS, 3, seed=1)
-    log_std = drawn(3, seed=2).requires_grad_()
+    mean, action = randn(ROWS, 3, seed=0).requires_grad_(), randn(ROWS, 3, seed=1)
+    log_std = randn(3, seed=2).requires_grad_()
     normal = Normal(mean, log_std.exp())
     log_prob, entropy = normal.log_prob(action).sum(1), normal.entropy().sum(1)
-    weights = drawn(ROWS, seed=3)
+    weights = randn(ROWS, seed=3)
     loss = (weights * log_prob + by_entropy * entropy).sum()
     expected = torch.autograd.grad(loss, [mean, log_std])
 
     density = GaussianDensity(mean.detach(), log_std.detach(), action)
     np.testing.assert_allclose(density.log_prob, log_prob.detach(), rtol=1e-10)
     np.testing.assert_allclose(density.entropy, entropy.detach(), rtol=1e-10)
-    for found, wanted in zip(density.derivative(weights, by_entropy), expected, strict=True):
-        np.testing.assert_allclose(found, wanted, rtol=1e-10)
+    for gradient, expected_gradient in zip(
+        density.derivative(weights, by_entropy), expected, strict=True
+    ):
+        np.testing.assert_allclose(gradient, expected_gradient, rtol=1e-10)

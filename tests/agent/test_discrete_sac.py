@@ -1,4 +1,4 @@
-"""Losses of discrete soft actor-critic, by enumerating all joint actions and by hand."""
+"""Losses of discrete soft actor-critic, against sums over all joint actions and by hand."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ def discrete_sac(space: LeafSpace, **settings: Any) -> DiscreteSac:
     return DiscreteSac(config, spec=env, device="cpu", seed=0)
 
 
-class Joint:
-    """The paper's formulas over all joint actions, of outputs of an actor and of critics."""
+class JointActions:
+    """A reference implementation of the paper's formulas that enumerates all joint actions."""
 
     def __init__(self, nvec: list[int]) -> None:
         self.nvec = nvec
         self.actions = torch.tensor(list(product(*map(range, nvec))))  # [n, K]
 
-    def of_each(self, outputs: Tensor) -> Tensor:
-        """The sum of the outputs that belong to each joint action. [B, S] -> [B, n]"""
+    def sum_outputs(self, outputs: Tensor) -> Tensor:
+        """Sums the outputs that belong to each joint action. [B, S] -> [B, n]"""
         parts = zip(outputs.split(self.nvec, dim=-1), self.actions.T, strict=True)
         return torch.stack([part[:, choice] for part, choice in parts]).sum(0)
 
     def policy(self, logits: Tensor) -> Categorical:
-        return Categorical(logits=self.of_each(logits))
+        return Categorical(logits=self.sum_outputs(logits))
 
     def smaller(self, outputs: Tensor, policy: Categorical) -> Tensor:
-        first, second = map(self.of_each, outputs)
+        first, second = map(self.sum_outputs, outputs)
         if len(self.nvec) == 1:
             return torch.minimum(first, second)
         less = ((second - first) * policy.probs).sum(1, keepdim=True) > 0
@@ -56,36 +56,37 @@ class Joint:
 @pytest.mark.parametrize("kind", SPACES)
 def test_losses_are_expectations_over_all_joint_actions(kind: str):
     space, nvec = SPACES[kind]
-    agent, joint = discrete_sac(space), Joint(nvec)
-    drawn = torch.Generator().manual_seed(3)
-    obs, next_obs = torch.randn(2, 16, 3, generator=drawn)
-    reward, discount, weight = torch.rand(3, 16, 1, generator=drawn)
-    index = torch.randint(len(joint.actions), (16,), generator=drawn)
-    with torch.no_grad():  # critics that differ from their targets
-        for each in agent.critics.online.parameters():
-            each += 0.3 * torch.randn(each.shape, generator=drawn)
+    agent, joint = discrete_sac(space), JointActions(nvec)
+    generator = torch.Generator().manual_seed(3)
+    obs, next_obs = torch.randn(2, 16, 3, generator=generator)
+    reward, discount, weight = torch.rand(3, 16, 1, generator=generator)
+    index = torch.randint(len(joint.actions), (16,), generator=generator)
+    with torch.no_grad():  # make the critics differ from their targets
+        for parameter in agent.critics.online.parameters():
+            parameter += 0.3 * torch.randn(parameter.shape, generator=generator)
     batch = TensorBatch(obs, joint.actions[index], reward, discount, next_obs, weight)
     alpha = torch.tensor(0.7)
     policy = joint.policy(agent.actor(next_obs))
     q = joint.smaller(agent.critics.target(next_obs, next_obs[:, :0]), policy)
     value = (policy.probs * q).sum(1, keepdim=True) + alpha * policy.entropy()[:, None]
     y = (reward + discount * value).detach()
-    taken = [
-        joint.of_each(each)[range(16), index] for each in agent.critics.online(obs, obs[:, :0])
+    values_taken = [
+        joint.sum_outputs(outputs)[range(16), index]
+        for outputs in agent.critics.online(obs, obs[:, :0])
     ]
-    expected = sum(((each - y[:, 0]) ** 2 * weight[:, 0]).mean() / 2 for each in taken)
-    found = agent.critic_loss(batch, alpha)
-    torch.testing.assert_close(found.target, y)
-    torch.testing.assert_close(found.loss, expected)
+    expected = sum(((q_sa - y[:, 0]) ** 2 * weight[:, 0]).mean() / 2 for q_sa in values_taken)
+    critic_loss = agent.critic_loss(batch, alpha)
+    torch.testing.assert_close(critic_loss.target, y)
+    torch.testing.assert_close(critic_loss.loss, expected)
 
     policy = joint.policy(agent.actor(obs))
     q = joint.smaller(agent.critics.online(obs, obs[:, :0]), policy).detach()
     values = (policy.probs * q).sum(1) + alpha * policy.entropy()
-    actor = agent.actor_loss(batch, alpha)
-    torch.testing.assert_close(-actor.log_prob[:, 0], policy.entropy())
+    actor_loss = agent.actor_loss(batch, alpha)
+    torch.testing.assert_close(-actor_loss.log_prob[:, 0], policy.entropy())
     leaves = list(agent.actor.parameters())
     by_hand = torch.autograd.grad(-(weight[:, 0] * values).mean(), leaves)
-    torch.testing.assert_close(torch.autograd.grad(actor.loss, leaves), by_hand)
+    torch.testing.assert_close(torch.autograd.grad(actor_loss.loss, leaves), by_hand)
 
 
 def test_soft_values_by_hand_also_where_an_action_is_impossible():
@@ -100,12 +101,12 @@ def test_soft_values_by_hand_also_where_an_action_is_impossible():
     assert torch.isfinite(gradient).all()
 
 
-def test_of_several_components_the_critic_that_expects_least_counts_with_all_its_values():
-    """How the two share their sums out, 10 and 0 or 0 and 9, says nothing."""
+def test_with_several_components_all_values_are_those_of_the_critic_with_the_smallest_sum():
+    """The expected sums are 10 + 0 and 0 + 9; how a sum is split over components is ignored."""
     half = torch.full((1, 4), 0.5)
     q = torch.tensor([[[10.0, 10.0, 0.0, 0.0]], [[0.0, 0.0, 9.0, 9.0]]])
-    found = smallest(q, Chances(half, half.log()), is_single=False)
-    assert found.tolist() == [[0, 0, 9, 9]]
+    values = smallest(q, Chances(half, half.log()), is_single=False)
+    assert values.tolist() == [[0, 0, 9, 9]]
 
 
 def test_the_target_entropy_is_a_share_of_the_largest_or_as_it_is_said():
@@ -113,9 +114,9 @@ def test_the_target_entropy_is_a_share_of_the_largest_or_as_it_is_said():
     agent = discrete_sac(switches, target_entropy_scale=0.5)
     assert agent.ent_coef.target == pytest.approx(0.5 * math.log(16))
     assert discrete_sac(switches, target_entropy=0.7).ent_coef.target == 0.7
-    for other in ({"target_entropy": 0.5}, {"ent_coef": 0.1}):
+    for conflicting in ({"target_entropy": 0.5}, {"ent_coef": 0.1}):
         with pytest.raises(ConfigError, match=r"agent\.target_entropy_scale needs"):
-            discrete_sac(switches, target_entropy_scale=0.5, **other)
+            discrete_sac(switches, target_entropy_scale=0.5, **conflicting)
 
 
 def test_actions_of_a_box_are_refused():

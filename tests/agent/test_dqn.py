@@ -1,4 +1,4 @@
-"""Deep Q-network: what it learns, its forms, its noise and what it refuses."""
+"""Deep Q-network: target updates, variants, noise and invalid settings."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def dqn(spec: EnvSpec, seed: int = 1, **settings: Any) -> Dqn:
 
 
 def weights(agent: Dqn, which: str = "online") -> np.ndarray:
-    return np.concatenate([each.numpy().ravel() for each in agent.state_dict()[which].values()])
+    return np.concatenate([tensor.numpy().ravel() for tensor in agent.state_dict()[which].values()])
 
 
 def train(agent: Dqn, make_batch: Any, seeds: range) -> Dqn:
@@ -67,7 +67,7 @@ def test_an_update_counts_and_reports(spec, make_batch):
     update = agent.update(batch)
     assert agent.opt_steps == 1
     assert set(update.metrics) == {"loss", "q_mean", "grad_norm"}
-    assert all(each.ndim == 0 and not each.requires_grad for each in update.metrics.values())
+    assert all(metric.ndim == 0 and not metric.requires_grad for metric in update.metrics.values())
     error = update.td_error()
     assert error.shape == (8,)
     huber = np.where(np.abs(error) < 1, 0.5 * error**2, np.abs(error) - 0.5)
@@ -100,10 +100,10 @@ def test_a_snapshot_never_changes(spec, make_batch):
 def test_a_state_taken_now_does_not_change_later(spec, make_batch):
     agent = dqn(spec)
     state = agent.state_dict()
-    online = {name: each.clone() for name, each in state["online"].items()}
+    online = {name: tensor.clone() for name, tensor in state["online"].items()}
     agent.update(make_batch(0))
-    assert all(torch.equal(state["online"][name], each) for name, each in online.items())
-    assert not any(each.any() for each in state["optimizer"]["means"])
+    assert all(torch.equal(state["online"][name], tensor) for name, tensor in online.items())
+    assert not any(mean.any() for mean in state["optimizer"]["means"])
 
 
 def test_actions_that_cannot_be_counted_are_refused(spec):
@@ -118,7 +118,7 @@ def test_the_device_has_a_name(spec):
 
 @pytest.mark.slow
 def test_a_first_update_does_not_import_the_compiler():
-    """torch._dynamo takes longer to import than all else that an update needs."""
+    """Importing torch._dynamo takes longer than all other imports for an update together."""
     code = """if True:
         import sys, numpy as np
         from border_cli.agent.config import DqnConfig
@@ -158,11 +158,11 @@ RAINBOW: dict[str, Any] = {
     ],
 )
 def test_every_setting_changes_what_is_learned(spec, make_batch, change: dict[str, Any]):
-    one, other = (
-        weights(train(dqn(spec, **{**RAINBOW, **each}), make_batch, range(5)))
-        for each in ({}, change)
+    before, after = (
+        weights(train(dqn(spec, **{**RAINBOW, **changed}), make_batch, range(5)))
+        for changed in ({}, change)
     )
-    assert one.shape != other.shape or (one != other).any()
+    assert before.shape != after.shape or (before != after).any()
 
 
 def test_a_plain_network_is_updated_without_autograd_and_a_dueling_one_with_it(
@@ -180,7 +180,7 @@ def test_a_plain_network_is_updated_without_autograd_and_a_dueling_one_with_it(
 
 
 def test_each_update_draws_noise_for_each_of_its_passes(spec, make_batch):
-    """The same batch and weights, and another loss: only the noise has moved on."""
+    """With the same batch and weights the loss differs, because the noise state has advanced."""
     agent = dqn(spec, **RAINBOW)
     state, batch = agent.state_dict(), make_batch(0)
     first = float(agent.update(batch).metrics["loss"])
@@ -192,35 +192,35 @@ def test_each_update_draws_noise_for_each_of_its_passes(spec, make_batch):
 
 
 def test_three_draws_serve_three_passes(spec, make_batch, monkeypatch):
-    """s by the online network with the first, s' by the target with the second and by the online
-    network with the third."""
+    """The online network uses the first draw for s, the target network uses the second for s', and
+    the online network uses the third for s'."""
     agent, batch = dqn(spec, **RAINBOW), make_batch(0)
     fixed = agent.normal(3, agent.online.draws)  # type: ignore[arg-type]
     monkeypatch.setattr(agent, "normal", lambda *_: fixed)
-    seen = {}
+    passed = {}
 
     def td_loss(outputs: Any, next_outputs: Any, next_outputs_online: Any, _: Any) -> TDResult:
-        seen.update(
+        passed.update(
             outputs=outputs, next_outputs=next_outputs, next_outputs_online=next_outputs_online
         )
         return TDResult(torch.zeros_like(outputs), torch.zeros(8, 1), {})
 
     agent.td_loss = td_loss  # type: ignore[assignment]
-    obs, next_obs = (torch.from_numpy(each) for each in (batch.obs, batch.next_obs))
+    obs, next_obs = (torch.from_numpy(array) for array in (batch.obs, batch.next_obs))
     expected = {
         "outputs": agent.online(obs, fixed[0]).detach(),
         "next_outputs": agent.target(next_obs, fixed[1]).detach(),
         "next_outputs_online": agent.online(next_obs, fixed[2]).detach(),
     }
     agent.update(batch)
-    for name, each in expected.items():
-        assert torch.equal(seen[name], each), name
+    for name, tensor in expected.items():
+        assert torch.equal(passed[name], tensor), name
 
 
 def test_the_weight_of_a_row_multiplies_its_loss_once(spec, make_batch):
     batch = make_batch(0)
     half = replace(batch, weight=batch.weight / 2)
-    losses = [float(dqn(spec, **RAINBOW).update(each).metrics["loss"]) for each in (batch, half)]
+    losses = [float(dqn(spec, **RAINBOW).update(rows).metrics["loss"]) for rows in (batch, half)]
     assert losses[1] == pytest.approx(losses[0] / 2, rel=1e-6)
 
 
@@ -236,12 +236,12 @@ def test_the_weight_of_a_row_multiplies_its_loss_once(spec, make_batch):
         ({"num_atoms": 5, "loss": Loss.mse}, r"agent\.loss .*agent\.num_atoms=5, got 'mse'"),
     ],
 )
-def test_settings_that_cannot_be_meant_are_refused(settings: dict[str, Any], match: str):
+def test_invalid_combinations_of_settings_are_refused(settings: dict[str, Any], match: str):
     with pytest.raises(ConfigError, match=match):
         DqnConfig(**settings)
 
 
-def test_settings_of_what_is_off_may_stay_where_files_and_ablations_have_them():
+def test_settings_of_disabled_features_are_accepted():
     settings = {"v_min": 20.0, "noisy_std": 0.3, "epsilon": {"final": 0.2}}
     config = DqnConfig(**settings, exploration=Exploration.softmax, temperature=2.0)
     assert (config.v_min, config.v_max) == (20, 10)
@@ -252,14 +252,14 @@ def test_settings_of_what_is_off_may_stay_where_files_and_ablations_have_them():
 def test_a_gpu_learns_every_form_as_the_cpu_does(spec, make_batch, form: dict[str, Any]):
     config = DqnConfig(hidden=[6, 5], **form)
     cpu, gpu = (
-        weights(train(Dqn(config, spec=spec, device=each, seed=1), make_batch, range(5)))
-        for each in ("cpu", "cuda")
+        weights(train(Dqn(config, spec=spec, device=device, seed=1), make_batch, range(5)))
+        for device in ("cpu", "cuda")
     )
     np.testing.assert_allclose(gpu, cpu, rtol=1e-3, atol=1e-5)
 
 
-def one_each_step(rows: int = 8) -> Batch:
-    """As of a pole that never falls."""
+def constant_rewards(rows: int = 8) -> Batch:
+    """A batch in which every reward is 1, as for a pole that never falls."""
     nothing = np.zeros((rows, 3))
     return data_set(nothing, np.arange(rows) % 2, np.ones(rows), 0.99, nothing)
 
@@ -269,12 +269,12 @@ def one_each_step(rows: int = 8) -> Batch:
 )
 def test_a_range_too_narrow_for_the_rewards_is_said_in_training(spec, caplog, settings):
     agent = dqn(spec, num_atoms=51, target_interval=10, tau=1.0, **settings)
-    told = [agent.update(one_each_step()).metrics for _ in range(900)]
-    assert [i for i, each in enumerate(told, 1) if "beyond_v_max" in each] == list(
+    history = [agent.update(constant_rewards()).metrics for _ in range(900)]
+    assert [i for i, metrics in enumerate(history, 1) if "beyond_v_max" in metrics] == list(
         range(100, 901, 100)
     )
-    assert float(told[-1]["beyond_v_max"]) > 0.9
-    assert float(told[-1]["beyond_v_min"]) == 0
+    assert float(history[-1]["beyond_v_max"]) > 0.9
+    assert float(history[-1]["beyond_v_min"]) == 0
     [message] = caplog.messages
     assert message.startswith("agent.v_max=10 is too low: ")
     assert message.endswith("In a new run, try agent.v_max=100")
@@ -282,9 +282,11 @@ def test_a_range_too_narrow_for_the_rewards_is_said_in_training(spec, caplog, se
 
 def test_a_range_that_fits_the_rewards_is_not_said_however_high_values_are(spec, caplog):
     agent = dqn(spec, num_atoms=51, v_min=0.0, v_max=100.0, target_interval=1, tau=0.2)
-    told = [agent.update(one_each_step()).metrics for _ in range(1500)]
-    assert float(told[-1]["q_mean"]) > 90
-    assert {float(each["beyond_v_max"]) for each in told if "beyond_v_max" in each} == {0.0}
+    history = [agent.update(constant_rewards()).metrics for _ in range(1500)]
+    assert float(history[-1]["q_mean"]) > 90
+    assert {float(metrics["beyond_v_max"]) for metrics in history if "beyond_v_max" in metrics} == {
+        0.0
+    }
     assert not caplog.records
 
 

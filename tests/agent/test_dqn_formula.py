@@ -1,4 +1,4 @@
-"""The loss of DQN: by hand on networks of two actions, against autograd and against rlax."""
+"""The loss of DQN: by hand for two actions, against autograd and against rlax."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.support.value_networks import q_network, td_of
 
 
 def network(weight: list[float], bias: list[float]) -> Network:
-    """Q(s, a) = weight[a] s + bias[a]."""
+    """Builds a network with Q(s, a) = weight[a] s + bias[a]."""
     q = q_network(numbers(1), [], 2, seed=0)
     q.load_state_dict(
         {
@@ -42,7 +42,7 @@ def column(*values: float) -> torch.Tensor:
     return torch.tensor(values)[:, None]
 
 
-def gradient_of(
+def td_gradient(
     q: Network, q_target: Network, batch: TensorBatch, *, double: bool, **settings: Any
 ) -> tuple[Gradient, TDResult]:
     return td_of(q, q_target, batch, partial(td_loss, **settings), double=double)
@@ -55,7 +55,7 @@ BATCH = TensorBatch(
     obs=column(1.0, 2.0),
     action=torch.tensor([[0], [1]]),
     reward=column(1.0, -1.0),
-    discount=column(0.5, 0.0),  # the second row ended its episode
+    discount=column(0.5, 0.0),  # the second transition is terminal
     next_obs=column(2.0, 100.0),
     weight=column(1.0, 1.0),
 )
@@ -74,13 +74,13 @@ def test_double_lets_the_online_network_choose_what_the_target_network_values():
 
 @pytest.mark.parametrize(("double", "first_error"), [(False, 3 - 3.5), (True, 3 - 2)])
 def test_the_gradient_is_that_of_the_taken_action_alone(double: bool, first_error: float):
-    gradient, found = gradient_of(
+    gradient, result = td_gradient(
         network(*ONLINE), network(*TARGET), BATCH, double=double, loss=Loss.mse
     )
-    assert found.td_error.tolist() == [[-first_error], [-(1 + 1)]]
-    assert float(found.metrics["q_mean"]) == (3 + 1) / 2
-    assert float(found.metrics["loss"]) == (first_error**2 + 4) / 2
-    weight, bias = gradient  # of the mean of two squares: the error, times what it came from
+    assert result.td_error.tolist() == [[-first_error], [-(1 + 1)]]
+    assert float(result.metrics["q_mean"]) == (3 + 1) / 2
+    assert float(result.metrics["loss"]) == (first_error**2 + 4) / 2
+    weight, bias = gradient  # of the mean of two squares: error times input
     assert weight.tolist() == [[first_error * 1], [2 * 2]]
     assert bias.tolist() == [first_error, 2]
 
@@ -130,7 +130,7 @@ def random_batch(space: Space, rows: int = 16) -> TensorBatch:
     )
 
 
-def expected_of(
+def autograd_loss(
     q: Network, q_target: Network, batch: TensorBatch, double: bool, loss: Loss, alpha: float
 ):
     q_all = q(batch.obs)
@@ -155,22 +155,24 @@ def test_loss_and_gradient_are_those_of_autograd(space, hidden, double, loss, al
     batch = random_batch(space)
     features = Features(Architecture(space), normalize=False)
     batch = batch._replace(obs=features(batch.obs), next_obs=features(batch.next_obs))
-    expected_loss, expected = expected_of(q, q_target, batch, double, loss, alpha)
+    expected_loss, expected = autograd_loss(q, q_target, batch, double, loss, alpha)
     formula = partial(td_loss, loss=loss)
     if alpha:
         formula = partial(discrete_cql.td_loss, td_loss=formula, weight=alpha, atoms=None)
-    gradient, found = td_of(q, q_target, batch, formula, double=double)
-    kept = q(batch.obs)  # as a network is passed whose backward pass is not written out
-    from_outputs = LearnedNetwork.backward(q, kept, found.grad_output)
-    assert not any(each.requires_grad for each in (*gradient, *found.metrics.values()))
-    torch.testing.assert_close(found.metrics["loss"], expected_loss, rtol=1e-6, atol=1e-6)
-    for ours, ours_again, theirs in zip(gradient, from_outputs, expected, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6)
-        torch.testing.assert_close(ours_again, theirs, rtol=1e-6, atol=1e-6)
+    gradient, result = td_of(q, q_target, batch, formula, double=double)
+    outputs = q(batch.obs)  # the cache of networks that use autograd
+    from_outputs = LearnedNetwork.backward(q, outputs, result.grad_output)
+    assert not any(tensor.requires_grad for tensor in (*gradient, *result.metrics.values()))
+    torch.testing.assert_close(result.metrics["loss"], expected_loss, rtol=1e-6, atol=1e-6)
+    for actual, actual_from_outputs, reference in zip(
+        gradient, from_outputs, expected, strict=True
+    ):
+        torch.testing.assert_close(actual, reference, rtol=1e-6, atol=1e-6)
+        torch.testing.assert_close(actual_from_outputs, reference, rtol=1e-6, atol=1e-6)
 
 
 def test_the_conservative_part_by_hand():
-    """Q(s, ·) = (0, ln 3): logsumexp is ln 4, softmax (1/4, 3/4)."""
+    """With Q(s, ·) = (0, ln 3), logsumexp is ln 4 and softmax is (1/4, 3/4)."""
     q = torch.tensor([[0.0, math.log(3)]] * 2, dtype=torch.float64)
     action, weight = torch.tensor([[0], [1]]), torch.tensor([[1.0], [0.5]], dtype=torch.float64)
     gap, grad_q = conservative_gap(q, action, weight)
@@ -185,7 +187,7 @@ def test_errors_are_those_of_rlax(double: bool):
     online, expected = None, case["td_error"]
     if double:
         online, expected = case["q_next_online"], case["td_error double"]
-    found = td_loss(case["q"], case["q_next"], online, transitions_of(case), loss=Loss.mse)
-    np.testing.assert_allclose(found.td_error.squeeze(1), expected, rtol=1e-12)
+    result = td_loss(case["q"], case["q_next"], online, transitions_of(case), loss=Loss.mse)
+    np.testing.assert_allclose(result.td_error.squeeze(1), expected, rtol=1e-12)
     squares = float((case["weight"] * expected**2).mean())
-    assert float(found.metrics["loss"]) == pytest.approx(squares, rel=1e-12)
+    assert float(result.metrics["loss"]) == pytest.approx(squares, rel=1e-12)

@@ -1,4 +1,4 @@
-"""Layers of actor and critics that are set apart."""
+"""Separate hidden layers for the actor and the critics."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def agent_of(kind: str, **settings: Any) -> TorchAgent:
 
 
 def units(state: Any) -> list[int]:
-    """Units of the hidden layers, as their biases tell: [units] each, [E, 1, units] of critics."""
-    return [each.shape[-1] for name, each in state.items() if "bias" in name][:-1]
+    """Returns the hidden sizes from the shapes of biases: [units], or [E, 1, units] for critics."""
+    return [tensor.shape[-1] for name, tensor in state.items() if "bias" in name][:-1]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -40,11 +40,11 @@ def test_actor_and_critics_have_layers_of_their_own(kind: str):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_where_one_is_null_it_has_the_layers_of_hidden(kind: str):
+def test_null_means_the_layers_of_hidden(kind: str):
     common, apart = agent_of(kind, hidden=[9]), agent_of(kind, hidden=[4], actor_hidden=[9])
     assert units(apart.state_dict()["critic"]) == [4]
     agent_of(kind, hidden=[3], actor_hidden=[9], critic_hidden=[9]).load_state_dict(
-        common.state_dict()  # of a time before there were two settings
+        common.state_dict()  # as saved before these settings existed
     )
     with pytest.raises(CheckpointError, match=r"critic: .*size mismatch"):
         apart.load_state_dict(common.state_dict())

@@ -1,4 +1,4 @@
-"""Implicit quantile networks: the update against rlax and finite differences, known answers."""
+"""Implicit quantile networks: the loss against rlax, gradients, and known answers."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def iqn(spec: EnvSpec, seed: int = 0, **settings: Any) -> Iqn:
     return Iqn(IqnConfig(**{"hidden": [9, 4], **settings}), spec=spec, device="cpu", seed=seed)
 
 
-def recorded(quantiles: torch.Tensor, choosing: torch.Tensor) -> Any:
-    """A network that answers `quantiles`, and chooses by the means of others."""
+def fake_network(quantiles: torch.Tensor, choosing: torch.Tensor) -> Any:
+    """A fake network that returns `quantiles` and selects actions by the means of `choosing`."""
     return SimpleNamespace(
         keeping=lambda *_: (quantiles, None),
         embedded=lambda obs: obs,
@@ -63,45 +63,47 @@ def recorded(quantiles: torch.Tensor, choosing: torch.Tensor) -> Any:
 @pytest.mark.parametrize("kappa", [0.2, 1.0])
 def test_the_loss_is_that_of_rlax(kappa: float, double: bool):
     case = of_rlax("iqn")
-    chooser, drawn = case["chooser"], case["fractions"]
-    online = recorded(case["outputs"], chooser if double else -chooser)
-    target = recorded(case["next"], -chooser if double else chooser)
+    chooser, fractions = case["chooser"], case["fractions"]
+    online = fake_network(case["outputs"], chooser if double else -chooser)
+    target = fake_network(case["next"], -chooser if double else chooser)
     batch = transitions_of(case)
-    _, found = iqn_td(online, target, batch, drawn, drawn, ACTING, double=double, kappa=kappa)
+    _, result = iqn_td(
+        online, target, batch, fractions, fractions, ACTING, double=double, kappa=kappa
+    )
     expected = weighted_mean(case, f"loss {kappa}") / kappa
-    assert found.metrics["loss"].item() == pytest.approx(expected, rel=1e-12)
+    assert result.metrics["loss"].item() == pytest.approx(expected, rel=1e-12)
 
 
 def test_the_priority_of_a_row_is_how_far_its_quantiles_are_from_those_of_its_target(
     spec: EnvSpec, make_batch: Any
 ):
-    """Pair by pair; here of rows that end, whose target is the reward."""
+    """The mean over all pairs. All transitions are terminal, so the target is the reward."""
     agent, rows = iqn(spec, num_quantiles_online=5), make_batch(0)
     rows.discount[:] = 0
     noise = agent.noise_generator.get_state()
-    drawn = agent.uniform(8, 5)
+    fractions = agent.uniform(8, 5)
     agent.noise_generator.set_state(noise)
     with torch.no_grad():
-        quantiles = agent.online(torch.from_numpy(rows.obs), drawn)[range(8), :, rows.action]
+        quantiles = agent.online(torch.from_numpy(rows.obs), fractions)[range(8), :, rows.action]
     expected = np.abs(rows.reward[:, None] - quantiles.numpy()).mean(1)
     np.testing.assert_allclose(agent.update(rows).td_error(), expected, rtol=1e-5)
 
 
 def test_the_gradient_is_that_of_finite_differences():
-    batch, drawn = drawn_rows(1, ROWS, INPUTS, ACTIONS), of_rlax("iqn")["fractions"]
+    batch, fractions = drawn_rows(1, ROWS, INPUTS, ACTIONS), of_rlax("iqn")["fractions"]
     online, target = network(2), target_of(network(3))
 
-    def found() -> Any:
-        return iqn_td(online, target, batch, drawn, drawn, ACTING, double=False, kappa=0.7)
+    def td() -> Any:
+        return iqn_td(online, target, batch, fractions, fractions, ACTING, double=False, kappa=0.7)
 
-    kept, result = found()
-    gradient = online.backward(kept, result.grad_output)
-    flat = torch.cat([each.reshape(-1) for each in gradient])
+    cache, result = td()
+    gradient = online.backward(cache, result.grad_output)
+    flat = torch.cat([part.reshape(-1) for part in gradient])
 
     def loss() -> Any:
-        return found()[1].metrics["loss"]
+        return td()[1].metrics["loss"]
 
-    numeric = np.concatenate([slope(loss, each).ravel() for each in online.parameters()])
+    numeric = np.concatenate([slope(loss, parameter).ravel() for parameter in online.parameters()])
     np.testing.assert_allclose(flat, numeric, rtol=1e-6, atol=1e-8)
 
 
@@ -130,14 +132,14 @@ def test_a_gamble_is_taken_by_its_mean_and_left_by_its_worst_quarter(risk_high, 
         return iqn(RISKY, **QUICK | settings, learning_rate=learning_rate)
 
     agent = trained(make, RISKS, STAGES)
-    found, taken = values_and_actions(agent, 2)
-    np.testing.assert_allclose(found, values, atol=0.01)
-    assert taken == actions
-    fractions = torch.tensor([[0.125, 0.25, 0.375, 0.625, 0.75, 0.875]])  # not where it jumps
+    learned, chosen = values_and_actions(agent, 2)
+    np.testing.assert_allclose(learned, values, atol=0.01)
+    assert chosen == actions
+    fractions = torch.tensor([[0.125, 0.25, 0.375, 0.625, 0.75, 0.875]])  # away from the jump
     with torch.no_grad():
         quantiles = agent.online(torch.eye(2), fractions)  # [state, fraction, action]
     np.testing.assert_allclose(quantiles[1, :, 1], [0, 0, 0, 1, 1, 1], atol=0.01)
-    # Going on is worth what the agent takes then.
+    # In state 0, action 1 is worth what the agent selects in state 1.
     expected = [0, 0, 0, 1, 1, 1] if actions[1] else [0.4] * 6
     np.testing.assert_allclose(quantiles[0, :, 1], expected, atol=0.015)
 
@@ -166,12 +168,12 @@ def test_every_update_draws_its_own_fractions_from_the_seed(spec, make_batch):
 
 
 def test_counts_of_fractions_are_those_of_the_settings(spec, make_batch, monkeypatch):
-    asked: list[tuple[int, ...]] = []
+    shapes: list[tuple[int, ...]] = []
     agent = iqn(spec, num_quantiles_online=3, num_quantiles_target=5, num_quantiles_acting=4)
     draw = agent.uniform
-    monkeypatch.setattr(agent, "uniform", lambda *shape: asked.append(shape) or draw(*shape))
+    monkeypatch.setattr(agent, "uniform", lambda *shape: shapes.append(shape) or draw(*shape))
     agent.update(make_batch(0, rows=6))
-    assert asked == [(6, 3), (6, 5)]
+    assert shapes == [(6, 3), (6, 5)]
     assert IqnConfig(num_quantiles_acting=4).fractions == [0.125, 0.375, 0.625, 0.875]
     assert IqnConfig(num_quantiles_acting=1, risk_low=0.5).fractions == [0.75]
     assert agent.state_dict()["online"]["phi.weight"].shape == (9, 64)

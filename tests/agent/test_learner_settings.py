@@ -1,4 +1,4 @@
-"""How updates are computed: compiled, in several threads, in less precision."""
+"""Settings for computing updates: compilation, threads and precision."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def dqn(spec: Any, device: str = "cpu", **settings: Any) -> Dqn:
 
 
 def weights(agent: Dqn) -> np.ndarray:
-    return np.concatenate([each.ravel() for each in agent.snapshot().arrays.values()])
+    return np.concatenate([array.ravel() for array in agent.snapshot().arrays.values()])
 
 
 def train(agent: Dqn, make_batch: Any, updates: int) -> list[float]:
@@ -50,11 +50,15 @@ def test_a_cuda_graph_learns_what_the_cpu_learns(spec, make_batch):
     eager, compiled = dqn(spec), dqn(spec, device="cuda", compile=True)
     batches = [make_batch(k) for k in range(6)]
     with compiled.learner_thread():
-        updates = [compiled.update(each) for each in batches]  # all are read after the last
-    expected = [eager.update(each) for each in batches]
-    for ours, theirs in zip(updates, expected, strict=True):
-        np.testing.assert_allclose(ours.td_error(), theirs.td_error(), rtol=1e-3, atol=1e-5)
-        assert float(ours.metrics["loss"]) == pytest.approx(float(theirs.metrics["loss"]), rel=1e-3)
+        updates = [
+            compiled.update(batch) for batch in batches
+        ]  # results are read after the last update
+    expected = [eager.update(batch) for batch in batches]
+    for actual, reference in zip(updates, expected, strict=True):
+        np.testing.assert_allclose(actual.td_error(), reference.td_error(), rtol=1e-3, atol=1e-5)
+        assert float(actual.metrics["loss"]) == pytest.approx(
+            float(reference.metrics["loss"]), rel=1e-3
+        )
 
 
 def test_precision_and_threads_hold_while_the_learner_computes(spec):
@@ -71,8 +75,8 @@ def test_precision_and_threads_hold_while_the_learner_computes(spec):
 def test_less_precise_products_lead_close_to_the_same_weights(spec, make_batch):
     exact = dqn(spec, hidden=[64, 64])
     loose = dqn(spec, hidden=[64, 64], matmul_precision=MatmulPrecision.medium)
-    expected, losses = (train(each, make_batch, 5) for each in (exact, loose))
-    np.testing.assert_allclose(losses, expected, rtol=0.05)  # bfloat16 keeps 8 bits
+    expected, losses = (train(agent, make_batch, 5) for agent in (exact, loose))
+    np.testing.assert_allclose(losses, expected, rtol=0.05)  # bfloat16 has 8 bits of precision
 
 
 @pytest.mark.parametrize("settings", [{"num_threads": 0}, {"num_threads": -1}])

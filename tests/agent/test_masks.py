@@ -1,4 +1,4 @@
-"""Action masks in formulas, by hand: what is invalid is neither taken nor bootstrapped from."""
+"""Action masks: invalid actions are neither taken nor used as bootstrap targets."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from tests.support.spaces import box, numbers
 MASK = torch.tensor([[True, False, True]])
 ONES = torch.ones(1, 1)
 NONE = torch.zeros(1, 1)
-# r = 1 and d = 1/2, so that y = 1 + Q(s', a') / 2; action 0 was taken.
+# r = 1 and d = 1/2, so y = 1 + Q(s', a') / 2. The action is 0.
 BATCH = TensorBatch(NONE, torch.tensor([[0]]), ONES, ONES / 2, NONE, ONES, MASK, MASK)
 Q_NEXT = torch.tensor([[1.0, 9.0, 3.0]])
 ONLINE = torch.tensor([[7.0, 8.0, 2.0]])
-TARGETS = [(None, 1 + 3 / 2), (ONLINE, 1 + 1 / 2)]  # by the online network a' is 0
+TARGETS = [(None, 1 + 3 / 2), (ONLINE, 1 + 1 / 2)]  # the online network selects a' = 0
 
 
 @pytest.mark.parametrize(("online", "target"), TARGETS)
@@ -45,24 +45,24 @@ def test_targets_of_dqn_leave_invalid_actions_out(online: Any, target: float) ->
 
 @pytest.mark.parametrize(("chosen", "atom"), [(None, 2), ([2, 3, 0], 0)])
 def test_targets_of_c51_leave_invalid_actions_out(chosen: Any, atom: int) -> None:
-    """Each action is surely worth one atom, the invalid one the last."""
+    """All mass of an action is on one atom, that of the invalid action on the last atom."""
     outputs, online = (
-        None if each is None else 50 * torch.eye(4)[each].flatten()[None]
-        for each in ([0, 3, 2], chosen)
+        None if atoms is None else 50 * torch.eye(4)[atoms].flatten()[None]
+        for atoms in ([0, 3, 2], chosen)
     )
     assert outputs is not None
-    found = c51.td_loss(outputs, outputs, online, BATCH, atoms=torch.arange(4.0)).target
-    assert found is not None
-    torch.testing.assert_close(found.probabilities, torch.eye(4)[[atom]])
+    target = c51.td_loss(outputs, outputs, online, BATCH, atoms=torch.arange(4.0)).target
+    assert target is not None
+    torch.testing.assert_close(target.probabilities, torch.eye(4)[[atom]])
 
 
 @pytest.mark.parametrize(("online", "target"), TARGETS)
 def test_targets_of_qrdqn_leave_invalid_actions_out(online: Any, target: float) -> None:
-    """The one quantile of an action is its value; that of Q(s, a) is 0, so the error is y."""
+    """Each action has one quantile, its value. Q(s, a) is 0, so the error is y."""
     one = torch.ones(1)
     settings = {"fractions": one / 2, "shares": one, "kappa": 1.0}
-    found = qrdqn.td_loss(torch.zeros(1, 3), Q_NEXT, online, BATCH, **settings)  # type: ignore[arg-type]
-    assert found.td_error.item() == target
+    result = qrdqn.td_loss(torch.zeros(1, 3), Q_NEXT, online, BATCH, **settings)  # type: ignore[arg-type]
+    assert result.td_error.item() == target
 
 
 @pytest.mark.parametrize(("online", "target"), TARGETS)
@@ -71,21 +71,23 @@ def test_targets_of_iqn_leave_invalid_actions_out(online: Any, target: float) ->
         parts = {"means": lambda *_: q, "quantiles": lambda *_: q[:, None]}
         return SimpleNamespace(embedded=lambda obs: obs, **parts)
 
-    double, drawn = online is not None, torch.zeros(1, 1)
-    found = target_quantiles(network(online), network(Q_NEXT), BATCH, drawn, drawn, double=double)
-    assert found.item() == target
+    double, fractions = online is not None, torch.zeros(1, 1)
+    quantiles = target_quantiles(
+        network(online), network(Q_NEXT), BATCH, fractions, fractions, double=double
+    )
+    assert quantiles.item() == target
 
 
 def test_the_conservative_gap_is_over_valid_actions() -> None:
-    """Of exp Q = 2, e^9 and 3, without the second: log(5 / 2), and softmax 2/5 and 3/5."""
+    """exp Q is 2, e^9 and 3. Without the second, the gap is log(5 / 2) and softmax 2/5 and 3/5."""
     q = torch.tensor([[math.log(2), 9.0, math.log(3)]])
     gap, grad = conservative_gap(q, BATCH.action, BATCH.weight, MASK)
     assert gap.item() == pytest.approx(math.log(5 / 2))
     torch.testing.assert_close(grad, torch.tensor([[2 / 5 - 1, 0, 3 / 5]]))
 
 
-def observed(mask: list[int], rows: int) -> Any:
-    """Rows of zeros with this mask."""
+def masked_obs(mask: list[int], rows: int) -> Any:
+    """Observations of zeros with this mask."""
     masks = np.tile(np.array(mask, np.uint8), (rows, 1))
     return {"action_mask": masks, "observation": np.zeros((rows, 2), np.float32)}
 
@@ -117,11 +119,11 @@ def test_policies_take_every_valid_action_and_no_other(
     name: str, settings: dict[str, Any], warm_up: bool
 ) -> None:
     policy = policy_of(agent_of(name, **settings), warm_up=warm_up)
-    counts = np.bincount(policy.act(observed([1, 0, 1], 3000), explore=True), minlength=3)
+    counts = np.bincount(policy.act(masked_obs([1, 0, 1], 3000), explore=True), minlength=3)
     assert counts[1] == 0
     assert counts[[0, 2]].min() > (1380 if warm_up else 300)
     for only in np.eye(3, dtype=int).tolist():
-        assert (policy.act(observed(only, 5), explore=False) == only.index(1)).all()
+        assert (policy.act(masked_obs(only, 5), explore=False) == only.index(1)).all()
 
 
 @pytest.mark.parametrize("warm_up", [False, True])
@@ -131,25 +133,25 @@ def test_several_integers_follow_their_parts_of_the_mask(name: str, warm_up: boo
     policy: Any = RandomPolicy(space, np.random.default_rng(0), masked=True)
     if name != "random":
         policy = policy_of(agent_of(name, space), warm_up=warm_up)
-    found = policy.act(observed([0, 1, 1, 0, 1], 500), explore=True)
-    assert {tuple(each) for each in found.tolist()} == {(1, 0), (1, 2)}
+    actions = policy.act(masked_obs([0, 1, 1, 0, 1], 500), explore=True)
+    assert {tuple(action) for action in actions.tolist()} == {(1, 0), (1, 2)}
 
 
 def test_joint_actions_are_masked_as_their_parts_are() -> None:
-    """Of (0, 0), (0, 1), … (1, 2) those with 1, and with 0 or 2; the taken (1, 2) has number 5."""
+    """The mask allows (1, 0) and (1, 2), which have the numbers 3 and 5. The action is (1, 2)."""
     agent = agent_of("dqn", MultiDiscreteSpace((2, 3)))
-    given = BATCH._replace(
+    batch = BATCH._replace(
         action=torch.tensor([[1, 2]]), next_mask=torch.tensor([[0, 1, 1, 0, 1]]).bool(), mask=None
     )
-    found = agent.numbered(given)
-    assert found.action.tolist() == [[5]]
-    assert found.next_mask.tolist() == [[False, False, False, True, False, True]]
+    numbered = agent.numbered(batch)
+    assert numbered.action.tolist() == [[5]]
+    assert numbered.next_mask.tolist() == [[False, False, False, True, False, True]]
     q_next = torch.tensor([[9.0, 9.0, 9.0, 3.0, 9.0, 1.0]])
-    assert dqn.td_target(found, q_next, None).item() == 1 + 3 / 2
+    assert dqn.td_target(numbered, q_next, None).item() == 1 + 3 / 2
 
 
-def test_soft_values_and_the_entropy_they_aim_at_are_of_valid_actions() -> None:
-    """Of values 1, 9 and 3 by chances 1/2, 0 and 1/2, and log 2 for each 1 of the coefficient."""
+def test_soft_values_and_the_target_entropy_use_valid_actions_only() -> None:
+    """Values 1, 9 and 3 have probabilities 1/2, 0 and 1/2, and the entropy is log 2."""
     agent = agent_of("discrete_sac")
     agent.actor = lambda _: torch.zeros(1, 3)
     chances = agent.chances(None, MASK)
@@ -160,22 +162,26 @@ def test_soft_values_and_the_entropy_they_aim_at_are_of_valid_actions() -> None:
 
 @pytest.mark.parametrize("name", ["dqn", "qrdqn", "iqn", "bc", "awac", "iql", "discrete_sac"])
 def test_nothing_is_learned_of_an_action_that_is_never_valid(name: str) -> None:
-    """The biases of its outputs stay as they were, those of the others do not."""
+    """Updates change the output biases of the other actions only."""
     agent = agent_of(name, **({"conservative_weight": 1.0} if name == "dqn" else {}))
     actor = agent.actor if hasattr(agent, "actor") else agent.online
-    [*_, bias] = [each for key, each in actor.named_parameters() if key.endswith("bias")]
-    before, ones, seen = bias.detach().clone().view(3, -1), np.ones(4, "f4"), observed([1, 0, 1], 4)
-    rows = {"obs": seen, "next_obs": seen, "action": np.array([0, 2, 0, 2])}
+    [*_, bias] = [parameter for key, parameter in actor.named_parameters() if key.endswith("bias")]
+    before, ones, obs = (
+        bias.detach().clone().view(3, -1),
+        np.ones(4, "f4"),
+        masked_obs([1, 0, 1], 4),
+    )
+    rows = {"obs": obs, "next_obs": obs, "action": np.array([0, 2, 0, 2])}
     for _ in range(3):
         agent.update(Batch(**rows, reward=ones, discount=ones, weight=ones, index=np.arange(4)))
     assert (bias.detach().view(3, -1) != before).any(1).tolist() == [True, False, True]
 
 
 def test_critics_of_awac_bootstrap_from_valid_actions() -> None:
-    """Where only the invalid action would be worth anything, y is the reward."""
+    """All valid actions are worth 0, so y is the reward."""
     agent = agent_of("awac")
     agent.critics.target = lambda _, action: action[None, :, 1:2]
-    batch = TensorBatch(*(each.expand(64, -1) for each in BATCH[:-1]))  # type: ignore[union-attr]
+    batch = TensorBatch(*(column.expand(64, -1) for column in BATCH[:-1]))  # type: ignore[union-attr]
     batch = batch._replace(obs=torch.zeros(64, 2), next_obs=torch.zeros(64, 2))
     noise = torch.rand(64, 3, generator=torch.Generator().manual_seed(0))
     assert (agent.critic_loss(batch, noise).target == 1).all()

@@ -1,4 +1,4 @@
-"""Observations and rewards that are normalised by what was sampled."""
+"""Normalisation of observations and rewards by running statistics."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def dqn(spec: EnvSpec, seed: int = 1, **settings: Any) -> Dqn:
     return Dqn(config, spec=spec, device="cpu", seed=seed)
 
 
-def wide(batch: Batch) -> Batch:
-    """The same in units that no network likes."""
+def rescale(batch: Batch) -> Batch:
+    """Returns the same batch, badly scaled."""
     return replace(
         batch,
         obs=(MIDDLE + SPREAD * batch.obs).astype(np.float32),
@@ -47,27 +47,27 @@ def wide(batch: Batch) -> Batch:
     )
 
 
-def rows_of(batch: Batch) -> Transitions:
+def to_transitions(batch: Batch) -> Transitions:
     names = ("obs", "action", "reward", "discount", "next_obs")
     return Transitions(**{name: getattr(batch, name) for name in names})
 
 
-def seen(agent: Dqn, make_batch, count: int = 40) -> Dqn:
+def observe_batches(agent: Dqn, make_batch, count: int = 40) -> Dqn:
     for seed in range(count):
-        rows = rows_of(wide(make_batch(seed, 50)))
+        rows = to_transitions(rescale(make_batch(seed, 50)))
         agent.observe(rows)
-        agent.observe_returns(Moments.of(rows.reward.astype(np.float64)))  # as if gamma were 0
+        agent.observe_returns(Moments.of(rows.reward.astype(np.float64)))  # returns for gamma=0
     return agent
 
 
 def test_an_update_is_that_of_numbers_with_mean_0_and_deviation_1(spec, make_batch):
-    """The batches of the fixture are about standard normal, and returns have deviation 2."""
-    normalising = seen(dqn(spec, normalize_obs=True, normalize_reward=True), make_batch)
+    """The fixture's batches are roughly standard normal, with returns of deviation 2."""
+    normalising = observe_batches(dqn(spec, normalize_obs=True, normalize_reward=True), make_batch)
     plain = dqn(spec)
-    rows = [wide(make_batch(seed, 50)) for seed in range(40)]
-    obs = np.concatenate([each.obs for each in rows]).astype(np.float64)
-    reward = np.concatenate([each.reward for each in rows]).astype(np.float64)
-    batch = wide(make_batch(99))
+    rows = [rescale(make_batch(seed, 50)) for seed in range(40)]
+    obs = np.concatenate([rows_part.obs for rows_part in rows]).astype(np.float64)
+    reward = np.concatenate([rows_part.reward for rows_part in rows]).astype(np.float64)
+    batch = rescale(make_batch(99))
 
     def by_hand(values: Any) -> Any:
         return ((values - obs.mean(0)) / np.sqrt(obs.var(0) + 1e-8)).astype(np.float32)
@@ -78,14 +78,16 @@ def test_an_update_is_that_of_numbers_with_mean_0_and_deviation_1(spec, make_bat
         next_obs=by_hand(batch.next_obs),
         reward=(batch.reward / np.sqrt(reward.var() + 1e-8)).astype(np.float32),
     )
-    found, expected = normalising.update(batch), plain.update(standardised)
-    np.testing.assert_allclose(found.td_error(), expected.td_error(), rtol=1e-3, atol=1e-4)
-    assert float(found.metrics["loss"]) == pytest.approx(float(expected.metrics["loss"]), rel=1e-3)
+    update, expected_update = normalising.update(batch), plain.update(standardised)
+    np.testing.assert_allclose(update.td_error(), expected_update.td_error(), rtol=1e-3, atol=1e-4)
+    assert float(update.metrics["loss"]) == pytest.approx(
+        float(expected_update.metrics["loss"]), rel=1e-3
+    )
 
 
 def test_actors_normalise_as_the_learner_does(spec, make_batch):
-    agent = seen(dqn(spec, normalize_obs=True), make_batch)
-    batch = wide(make_batch(7, 200))
+    agent = observe_batches(dqn(spec, normalize_obs=True), make_batch)
+    batch = rescale(make_batch(7, 200))
     features = agent.features(torch.from_numpy(batch.obs))
     assert abs(float(features.mean())) < 0.2
     assert abs(float(features.std()) - 1) < 0.1
@@ -97,7 +99,7 @@ def test_actors_normalise_as_the_learner_does(spec, make_batch):
 
 
 def test_without_it_nothing_is_kept(spec, make_batch):
-    agent = seen(dqn(spec), make_batch)
+    agent = observe_batches(dqn(spec), make_batch)
     assert "statistics" not in agent.state_dict()
     assert not any(name.startswith("features.") for name in agent.snapshot().arrays)
 
@@ -108,15 +110,15 @@ def test_without_it_nothing_is_kept(spec, make_batch):
 def test_weights_learned_with_other_normalising_are_refused_by_the_name_of_the_setting(
     spec, of: str, mine: bool, beside: bool
 ):
-    """Whether or not both have statistics, as the other of the two is as in the other run."""
+    """The other normalisation is the same in both runs, either on or off."""
     other = {"reward": "obs", "obs": "reward"}[of]
     both = {f"normalize_{other}": beside}
     new = dqn(spec, **both, **{f"normalize_{of}": mine})
     old = dqn(spec, 2, **both, **{f"normalize_{of}": not mine})
-    said = rf"does not fit agent\.normalize_{of}={mine}: it has {not mine}".lower()
-    with pytest.raises(CheckpointError, match=rf"the saved agent {said}"):
+    message = rf"does not fit agent\.normalize_{of}={mine}: it has {not mine}".lower()
+    with pytest.raises(CheckpointError, match=rf"the saved agent {message}"):
         new.load_weights(old.state_dict())
-    with pytest.raises(CheckpointError, match=rf"the saved state {said}"):
+    with pytest.raises(CheckpointError, match=rf"the saved state {message}"):
         new.load_state_dict(old.state_dict())
 
 
@@ -137,32 +139,32 @@ def mixed_rows(rows: int) -> Transitions:
 
 
 def test_statistics_stay_on_the_cpu_wherever_the_networks_are(spec):
-    """Values of an observation are not where the encoder of updates is."""
-    here, away = (dqn(replace(spec, observation=MIXED), normalize_obs=True) for _ in range(2))
-    away.features.to("meta")  # a device for which there is nothing to be had
+    """Observations are arrays on the CPU, even if the learner's encoder is on another device."""
+    on_cpu, on_meta = (dqn(replace(spec, observation=MIXED), normalize_obs=True) for _ in range(2))
+    on_meta.features.to("meta")  # a device on which nothing can be read
     rows = mixed_rows(30)
-    for each in (here, away):
-        each.observe(rows)
+    for agent in (on_cpu, on_meta):
+        agent.observe(rows)
     columns = rows.obs["speed"].astype(np.float64)  # type: ignore[index]
-    for each in (here, away):
-        statistics = each.state_dict()["statistics"]
+    for agent in (on_cpu, on_meta):
+        statistics = agent.state_dict()["statistics"]
         np.testing.assert_allclose(statistics["obs.mean"][:2], columns.mean(0), rtol=1e-6)
         shares = [(rows.obs["gear"] == i).mean() for i in range(3)]  # type: ignore[index]
         np.testing.assert_allclose(statistics["obs.mean"][2:5], shares, rtol=1e-6)
-    assert away.features.mean.device.type == "meta"
+    assert on_meta.features.mean.device.type == "meta"
 
 
 @pytest.mark.gpu
 def test_a_gpu_normalises_as_the_cpu_does(spec):
-    where = replace(spec, observation=MIXED)
+    mixed_spec = replace(spec, observation=MIXED)
     config = DqnConfig(hidden=[9], batch_size=8, normalize_obs=True, normalize_reward=True)
-    rows, found = mixed_rows(30), []
+    rows, features = mixed_rows(30), []
     for device in ("cpu", "cuda"):
-        agent = Dqn(config, spec=where, device=device, seed=1)
+        agent = Dqn(config, spec=mixed_spec, device=device, seed=1)
         agent.observe(rows)
         obs = map_array(lambda values: torch.from_numpy(values).to(device), rows.obs)  # noqa: B023
-        found.append(agent.features(obs).cpu())
-    torch.testing.assert_close(found[1], found[0])
+        features.append(agent.features(obs).cpu())
+    torch.testing.assert_close(features[1], features[0])
 
 
 @pytest.mark.parametrize(
@@ -175,20 +177,20 @@ def test_a_gpu_normalises_as_the_cpu_does(spec):
 def test_what_has_no_real_numbers_cannot_be_normalised(
     spec, observation: Space, monkeypatch: pytest.MonkeyPatch
 ):
-    where = replace(spec, observation=observation)
-    dqn(where)
-    monkeypatch.setattr(torch, "Generator", None)  # nothing that draws weights is made
+    env_spec = replace(spec, observation=observation)
+    dqn(env_spec)
+    monkeypatch.setattr(torch, "Generator", None)  # fails if weights are initialised
     with pytest.raises(ConfigError, match=r"agent\.normalize_obs must be false .*integers and pix"):
-        dqn(where, normalize_obs=True)
+        dqn(env_spec, normalize_obs=True)
 
 
 def test_real_numbers_beside_others_are_enough(spec):
-    beside = DictSpace({"screen": pixels(40, 40), "speed": reals(1)})
-    assert "statistics" in dqn(replace(spec, observation=beside), normalize_obs=True).state_dict()
+    mixed = DictSpace({"screen": pixels(40, 40), "speed": reals(1)})
+    assert "statistics" in dqn(replace(spec, observation=mixed), normalize_obs=True).state_dict()
 
 
-def divisor_of(values: Any) -> float:
-    """What rewards are divided by after these running returns, which come in three parts."""
+def merged_divisor(values: Any) -> float:
+    """Returns the reward divisor after these running returns, merged in three parts."""
     statistics = RunningStatistics(1)
     for part in np.array_split(np.asarray(values, np.float64), 3):
         if len(part):
@@ -200,29 +202,29 @@ def divisor_of(values: Any) -> float:
 
 def test_a_stream_without_ends_is_divided_as_gymnasium_divides_it():
     plain, wrapped = (gym.make("Pendulum-v1", max_episode_steps=10_000) for _ in range(2))
-    theirs = NormalizeReward(wrapped, gamma=0.9)
-    theirs.return_rms = RunningMeanStd(epsilon=0.0)  # which begins with 1e-4 of a return
+    normalized = NormalizeReward(wrapped, gamma=0.9)
+    normalized.return_rms = RunningMeanStd(epsilon=0.0)  # instead of a prior count of 1e-4
     rng, returns, statistics = np.random.default_rng(1), DiscountedReturns(0.9, 1), []
-    for each in (plain, theirs):
-        each.reset(seed=1)
+    for env in (plain, normalized):
+        env.reset(seed=1)
     for step in range(300):
         action = rng.uniform(-2, 2, 1).astype(np.float32)
         reward = plain.step(action)[1]
         returns.see(np.array([reward], np.float32), np.array([False]), None)
         statistics.append(returns.state_dict()["untaken"][-1])
-        divided = theirs.step(action)[1]
+        divided = normalized.step(action)[1]
         if step > 9:
-            assert float(reward) / divisor_of(statistics) == pytest.approx(divided, rel=1e-5)
-    for each in (plain, theirs):
-        each.close()
+            assert float(reward) / merged_divisor(statistics) == pytest.approx(divided, rel=1e-5)
+    for env in (plain, normalized):
+        env.close()
 
 
 @pytest.mark.parametrize(
     ("values", "divisor"),
     [
-        ([1.0] * 50, 0.1),  # gamma=0, or episodes of one step
+        ([1.0] * 50, 0.1),  # gamma=0, or one-step episodes
         ([-1e4] * 50, 1e3),
-        ([2.0] * 100_000 + [1.0], 0.2),  # an episode that never ends, at gamma=0.5
+        ([2.0] * 100_000 + [1.0], 0.2),  # an endless episode with gamma=0.5
         ([0.0] * 50, 1.0),
         ([], 1.0),
         ([1e4], 1.0),
@@ -230,8 +232,8 @@ def test_a_stream_without_ends_is_divided_as_gymnasium_divides_it():
     ],
     ids=["constant", "large", "without an end", "zeros", "none", "one", "the first"],
 )
-def test_returns_that_hardly_vary_blow_no_reward_up(values: list[float], divisor: float):
-    assert divisor_of(values) == pytest.approx(divisor, rel=1e-4)
+def test_rewards_are_not_blown_up_by_returns_that_hardly_vary(values: list[float], divisor: float):
+    assert merged_divisor(values) == pytest.approx(divisor, rel=1e-4)
 
 
 def test_statistics_of_unknown_kind_are_refused(spec):

@@ -1,4 +1,4 @@
-"""How actors choose actions by values and logits, or at random, and go on to the bit."""
+"""Policies for discrete actions and random policies: exploration, and exact resumption."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.support.policies import policy_of
 from tests.support.saved_states import reread, same
 from tests.support.spaces import box, numbers, reals
 
-DRAWS = 30_000  # a share of p is then off by more than 0.015 in one of a million runs
+DRAWS = 30_000  # a frequency is off by more than 0.015 in one of a million runs
 
 
 def shares(action: np.ndarray, num_actions: int) -> list[float]:
@@ -66,26 +66,28 @@ def test_epsilon_zero_never_explores_and_epsilon_one_always():
 
 @pytest.mark.parametrize("epsilon", [1e-3, 0.3, 1.0])
 def test_what_is_explored_is_uniform_whatever_epsilon_is(epsilon):
-    """One number says whether and which, so the second must not depend on the first."""
+    """One random number decides whether to explore and selects the action, without a bias."""
     q = np.zeros((200_000, 3), np.float32)
     q[:, 1] = 1
     action, explore = np.zeros(0, np.int64), EpsilonGreedy(rng())
     while np.count_nonzero(action != 1) < 400:
         action = np.concatenate([action, explore(q, epsilon)])
     first, _, last = np.bincount(action, minlength=3)
-    assert last / (first + last) == pytest.approx(0.5, abs=0.125)  # 5 deviations of 400 draws
+    assert last / (first + last) == pytest.approx(
+        0.5, abs=0.125
+    )  # 5 standard deviations for 400 draws
 
 
 @pytest.mark.parametrize("num_rows", [1, 3])
 def test_a_few_rows_at_a_time_explore_as_often_as_many(num_rows):
-    """Across the blocks in which random numbers are drawn."""
+    """Random numbers are drawn in blocks; these calls cross their boundaries."""
     explore, q = EpsilonGreedy(rng()), rows(0, 5, 1)[:num_rows]
     action = np.concatenate([explore(q, 0.3) for _ in range(DRAWS // num_rows)])
     assert shares(action, 3) == pytest.approx([0.1, 0.8, 0.1], abs=0.015)
 
 
-class Highest:
-    """A generator whose every number is the greatest below `bound`."""
+class LargestDraws:
+    """A fake generator that always returns the largest number below `bound`."""
 
     def __init__(self, bound: float) -> None:
         self.bound = bound
@@ -98,12 +100,12 @@ def test_no_number_leads_to_an_action_that_does_not_exist():
     for epsilon in (1.0, 0.7, 0.05, 1e-9):
         for num_actions in range(1, 300):
             q = np.zeros((1, num_actions), np.float32)
-            assert EpsilonGreedy(Highest(epsilon))(q, epsilon) == [num_actions - 1]
+            assert EpsilonGreedy(LargestDraws(epsilon))(q, epsilon) == [num_actions - 1]
 
 
 @pytest.mark.parametrize(("temperature", "expected"), [(1.0, [1 / 3, 2 / 3]), (0.5, [0.2, 0.8])])
 def test_softmax_takes_actions_by_the_exponential_of_their_value(temperature, expected):
-    q = rows(0, np.log(2))  # e^(q / T): 1 and 2, or 1 and 4
+    q = rows(0, np.log(2))  # e^(q / T) is 1 and 2, or 1 and 4
     assert shares(softmax(q, temperature, rng()), 2) == pytest.approx(expected, abs=0.015)
 
 
@@ -114,17 +116,17 @@ def test_softmax_at_temperature_zero_is_greedy_and_at_any_size_of_values_finite(
 
 @pytest.mark.parametrize("explore", [EpsilonGreedy(rng()), partial(softmax, rng=rng())])
 def test_each_environment_draws_for_itself(explore):
-    """Two environments side by side agree only as often as chance lets them."""
+    """Two environments agree only as often as independent draws do."""
     pairs = np.array([explore(np.zeros((2, 2), np.float32), 1.0) for _ in range(4_000)])
     assert (pairs[:, 0] == pairs[:, 1]).mean() == pytest.approx(0.5, abs=0.04)
 
 
 LINEAR = partial(NumpyNetwork, Architecture(numbers(1), hidden=()))
-OBS = np.ones((4_000, 1), np.float32)  # shares are then within 0.04
+OBS = np.ones((4_000, 1), np.float32)  # frequencies are within 0.04
 
 
 def snapshot(q: list[float], env_steps: int = 0, warm_up: bool = False) -> Snapshot:
-    """Weights with these outputs for every observation."""
+    """Builds a snapshot of a network with these outputs for every observation."""
     arrays = {
         "network.mlp.layers.0.weight": np.zeros((len(q), 1), np.float32),
         "network.mlp.layers.0.bias": np.array(q, np.float32),
@@ -164,8 +166,10 @@ def test_in_warm_up_every_action_is_taken_equally_often(exploration, constant):
 
 def test_epsilon_follows_the_env_steps_of_the_snapshot():
     acting = policy(epsilon={"initial": 1.0, "final": 0.2, "steps": 100})
-    found = [share_of_1(acting, snapshot([0, 1], env_steps)) for env_steps in (0, 50, 100, 900)]
-    assert found == pytest.approx([0.5, 0.7, 0.9, 0.9], abs=0.04)  # 1 - epsilon / 2
+    shares_of_1 = [
+        share_of_1(acting, snapshot([0, 1], env_steps)) for env_steps in (0, 50, 100, 900)
+    ]
+    assert shares_of_1 == pytest.approx([0.5, 0.7, 0.9, 0.9], abs=0.04)  # 1 - epsilon / 2
 
 
 def test_a_constant_epsilon_replaces_the_schedule():
@@ -183,7 +187,9 @@ def test_the_temperature_is_that_of_the_settings_or_the_constant(constant, expec
 def test_settings_of_an_actor_replace_those_of_the_agent():
     soft: Any = {"exploration": "softmax", "temperature": 0.5}
     acting = policy(soft, epsilon={"initial": 0.0, "final": 0.0})
-    assert share_of_1(acting, snapshot([0, np.log(2)])) == pytest.approx(0.8, abs=0.04)  # 4 : 1
+    assert share_of_1(acting, snapshot([0, np.log(2)])) == pytest.approx(
+        0.8, abs=0.04
+    )  # odds of 4 : 1
 
 
 def test_a_constant_that_is_no_probability_is_refused_as_epsilon_only():
@@ -202,11 +208,11 @@ def test_one_seed_gives_one_sequence_of_actions():
     assert actions(1) != actions(2)
 
 
-def test_it_keeps_what_it_loaded_whatever_becomes_of_agent_and_snapshot(spec, make_batch):
+def test_a_policy_copies_the_weights_of_a_snapshot(spec, make_batch):
     agent = Dqn(DqnConfig(hidden=[8], learning_rate=0.1), spec=spec, device="cpu", seed=0)
     acting = agent.policy_factory(np.random.default_rng(0))
-    taken = agent.snapshot()
-    arrays = {name: array.copy() for name, array in taken.arrays.items()}
+    original = agent.snapshot()
+    arrays = {name: array.copy() for name, array in original.arrays.items()}
     acting.load_snapshot(Snapshot(opt_steps=0, env_steps=0, warm_up=False, arrays=arrays))
     obs = np.random.default_rng(1).standard_normal((50, 3)).astype(np.float32)
     before = acting.act(obs, explore=False)
@@ -229,12 +235,12 @@ def test_actions_handed_out_are_not_written_again():
 
 
 def test_acting_needs_no_torch():
-    """Nor do settings, nor the form of networks."""
+    """Settings and architectures need no torch either."""
     modules = (
         *("agent.config", "agent.policies", "agent.continuous_policies"),
         *("nn.architecture", "nn.encoding", "nn.numpy_network"),
     )
-    imports = ", ".join(f"border_cli.{each}" for each in modules)
+    imports = ", ".join(f"border_cli.{module}" for module in modules)
     code = f"import sys, {imports}; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
@@ -259,7 +265,7 @@ def dqn(spec: Any, seed: int = 1, **settings: Any) -> Dqn:
     ],
 )
 def test_a_policy_takes_the_actions_of_the_torch_network(spec, form: dict[str, Any]):
-    """To float tolerance: where two values are as good as equal, either action is right."""
+    """Within float tolerance: if two values are nearly equal, either action is correct."""
     agent = dqn(spec, **form)
     policy = policy_of(agent)
     action = policy.act(MANY, explore=False)
@@ -270,18 +276,18 @@ def test_a_policy_takes_the_actions_of_the_torch_network(spec, form: dict[str, A
         atoms = torch.linspace(-10, 10, 7)
         outputs = (outputs.view(len(MANY), 2, 7).softmax(2) * atoms).sum(2)
     q = outputs.numpy()
-    for taken in (action, alone):
-        np.testing.assert_allclose(q[np.arange(len(MANY)), taken], q.max(axis=1), atol=1e-4)
+    for chosen in (action, alone):
+        np.testing.assert_allclose(q[np.arange(len(MANY)), chosen], q.max(axis=1), atol=1e-4)
     assert (action == q.argmax(axis=1)).mean() > 0.98
 
 
 def test_the_value_of_atoms_is_their_mean_however_large_the_logits():
-    """Atoms -1, 0 and 1: half at each end is worth 0, and halves at 0 and 1 are worth 0.5."""
+    """With atoms -1, 0 and 1, halves at -1 and 1 are worth 0, and halves at 0 and 1 0.5."""
     config = DqnConfig(num_atoms=3, v_min=-1.0, v_max=1.0)
-    one = EnvSpec(
+    single_obs = EnvSpec(
         id="One", observation=DiscreteSpace(1), action=DiscreteSpace(2), max_episode_steps=None
     )
-    agent = Dqn(config, spec=one, device="cpu", seed=0)
+    agent = Dqn(config, spec=single_obs, device="cpu", seed=0)
     policy: Any = agent.policy_factory(np.random.default_rng(0))
     logits = np.array([[0, -500, 0, -500, 200, 200]], np.float32)
     np.testing.assert_allclose(policy.choice.values(logits), [[0, 0.5]], atol=1e-7)
@@ -289,26 +295,26 @@ def test_the_value_of_atoms_is_their_mean_however_large_the_logits():
 
 def test_noisy_weights_explore_and_means_evaluate(spec):
     policy = policy_of(dqn(spec, noisy_std=2.0, **NOISY))
-    one = np.repeat(MANY[:1], 500, axis=0)
-    still = policy.act(one, explore=False)
-    assert (still == still[0]).all()
-    for rows in (one, one[:1]):  # every row of a call, and every call, draws anew
-        taken = np.concatenate([policy.act(rows, explore=True) for _ in range(500 // len(rows))])
-        assert 0.02 < taken.mean() < 0.98
-    np.testing.assert_array_equal(policy.act(one, explore=False), still)
+    repeated = np.repeat(MANY[:1], 500, axis=0)
+    greedy_actions = policy.act(repeated, explore=False)
+    assert (greedy_actions == greedy_actions[0]).all()
+    for rows in (repeated, repeated[:1]):  # every row and every call uses new noise
+        actions = np.concatenate([policy.act(rows, explore=True) for _ in range(500 // len(rows))])
+        assert 0.02 < actions.mean() < 0.98
+    np.testing.assert_array_equal(policy.act(repeated, explore=False), greedy_actions)
 
 
 def test_in_warm_up_a_noisy_policy_takes_any_action(spec):
-    taken = policy_of(dqn(spec, **NOISY), warm_up=True).act(
+    actions = policy_of(dqn(spec, **NOISY), warm_up=True).act(
         np.repeat(MANY, 10, axis=0), explore=True
     )
-    assert taken.mean() == pytest.approx(0.5, abs=0.04)
+    assert actions.mean() == pytest.approx(0.5, abs=0.04)
 
 
 def test_epsilon_and_noise_can_explore_together(spec):
     policy = policy_of(dqn(spec, noisy=True, noisy_std=1e-6, epsilon={"steps": 1}), env_steps=5)
-    off = policy.act(MANY, explore=True) != policy.act(MANY, explore=False)
-    assert 0 < off.mean() < 0.1  # the final epsilon / 2
+    differs = policy.act(MANY, explore=True) != policy.act(MANY, explore=False)
+    assert 0 < differs.mean() < 0.1  # half of the final epsilon
 
 
 def test_a_constant_of_an_actor_is_refused_where_there_is_nothing_to_replace(spec):
@@ -340,10 +346,10 @@ def test_the_factory_of_a_noisy_policy_can_be_sent_to_another_process(spec):
     assert policy.act(MANY, explore=True).shape == (300,)
 
 
-LOGITS = [0.0, np.log(2.0), np.log(5.0)]  # 1/8, 2/8 and 5/8
+LOGITS = [0.0, np.log(2.0), np.log(5.0)]  # probabilities 1/8, 2/8 and 5/8
 
 
-def by_logits(exploration: float | None = None, seed: int = 0) -> CategoricalPolicy:
+def categorical_policy(exploration: float | None = None, seed: int = 0) -> CategoricalPolicy:
     acting = CategoricalPolicy(
         np.random.default_rng(seed),
         exploration,
@@ -357,8 +363,8 @@ def by_logits(exploration: float | None = None, seed: int = 0) -> CategoricalPol
 @pytest.mark.parametrize(
     ("warm_up", "expected"), [(False, [0.125, 0.25, 0.625]), (True, [1 / 3] * 3)]
 )
-def test_each_action_is_taken_as_often_as_its_logit_says_but_in_warm_up(warm_up, expected):
-    acting = by_logits()
+def test_actions_have_the_probabilities_of_the_logits_except_in_warm_up(warm_up, expected):
+    acting = categorical_policy()
     acting.load_snapshot(snapshot(LOGITS, warm_up=warm_up))
     assert shares(acting.act(rows(1), explore=True), 3) == pytest.approx(expected, abs=0.015)
     assert shares(acting.act(rows(1), explore=False), 3) == [0, 0, 1]
@@ -368,16 +374,19 @@ def test_each_action_is_taken_as_often_as_its_logit_says_but_in_warm_up(warm_up,
     ("temperature", "expected"), [(0, [0, 0, 1]), (0.5, [1 / 30, 4 / 30, 25 / 30])]
 )
 def test_a_number_for_an_actor_is_the_temperature_of_its_logits(temperature, expected):
-    taken = by_logits(temperature).act(rows(1), explore=True)
-    assert shares(taken, 3) == pytest.approx(expected, abs=0.015)
+    actions = categorical_policy(temperature).act(rows(1), explore=True)
+    assert shares(actions, 3) == pytest.approx(expected, abs=0.015)
 
 
 def test_a_temperature_of_one_changes_no_draw():
-    assert same(by_logits(1).act(OBS, explore=True), by_logits(None).act(OBS, explore=True))
+    assert same(
+        categorical_policy(1).act(OBS, explore=True),
+        categorical_policy(None).act(OBS, explore=True),
+    )
 
 
 def test_a_restored_policy_draws_as_the_one_that_went_on():
-    acting, restored = by_logits(seed=1), by_logits(seed=2)
+    acting, restored = categorical_policy(seed=1), categorical_policy(seed=2)
     acting.act(OBS[:77], explore=True)
     restored.load_state_dict(reread(acting.state_dict()))
     assert same(
@@ -389,19 +398,19 @@ def test_a_restored_policy_draws_as_the_one_that_went_on():
 ROWS = 10_000
 
 
-def draw(space: LeafSpace, rows: int = ROWS, seed: int = 0) -> np.ndarray:
+def draw_actions(space: LeafSpace, rows: int = ROWS, seed: int = 0) -> np.ndarray:
     obs = {"any": np.zeros((rows, 2))}
     return RandomPolicy(space, np.random.default_rng(seed)).act(obs, explore=False)
 
 
 def test_discrete_actions_are_equally_frequent():
-    action = draw(DiscreteSpace(4))
+    action = draw_actions(DiscreteSpace(4))
     assert action.dtype == np.int64
     assert np.bincount(action) / ROWS == pytest.approx([0.25] * 4, abs=0.025)
 
 
 def test_several_discrete_actions_are_drawn_apart():
-    action = draw(MultiDiscreteSpace((2, 5)))
+    action = draw_actions(MultiDiscreteSpace((2, 5)))
     assert action.shape == (ROWS, 2)
     assert action.dtype == np.int64
     assert np.bincount(action[:, 0]) / ROWS == pytest.approx([0.5] * 2, abs=0.025)
@@ -409,7 +418,7 @@ def test_several_discrete_actions_are_drawn_apart():
 
 
 def test_a_bounded_box_is_filled_evenly():
-    action = draw(box((2,), low=[-2, 10], high=[4, 11]))
+    action = draw_actions(box((2,), low=[-2, 10], high=[4, 11]))
     assert action.shape == (ROWS, 2)
     assert action.dtype == np.float32
     for column, (low, high) in zip(action.T, [(-2, 4), (10, 11)], strict=True):
@@ -420,40 +429,40 @@ def test_a_bounded_box_is_filled_evenly():
 
 
 def test_an_open_box_gives_standard_normals():
-    column = draw(reals(1))[:, 0]
+    column = draw_actions(reals(1))[:, 0]
     assert column.mean() == pytest.approx(0, abs=0.05)
     assert column.std() == pytest.approx(1, abs=0.05)
 
 
 def test_a_half_open_box_is_kept_on_its_side():
-    action = draw(box((2,), low=[3, -np.inf], high=[np.inf, -1]))
+    action = draw_actions(box((2,), low=[3, -np.inf], high=[np.inf, -1]))
     assert action[:, 0].min() >= 3
     assert action[:, 1].max() <= -1
     assert np.isfinite(action).all()
 
 
 def test_a_box_keeps_its_shape():
-    assert draw(numbers(2, 3), rows=5).shape == (5, 2, 3)
+    assert draw_actions(numbers(2, 3), rows=5).shape == (5, 2, 3)
 
 
 def test_one_seed_gives_one_sequence():
     space = numbers(1)
-    np.testing.assert_array_equal(draw(space, seed=1), draw(space, seed=1))
-    assert (draw(space, seed=1) != draw(space, seed=2)).any()
+    np.testing.assert_array_equal(draw_actions(space, seed=1), draw_actions(space, seed=1))
+    assert (draw_actions(space, seed=1) != draw_actions(space, seed=2)).any()
 
 
 BOX = box((2,), low=[-1, -np.inf], high=[2, np.inf])
-OF_BOX = partial(NumpyNetwork, Architecture(BOX, hidden=()))
+BOX_NETWORK = partial(NumpyNetwork, Architecture(BOX, hidden=()))
 
 
 def q_policy(exploration: str, seed: int) -> QPolicy:
     settings: dict[str, Any] = {"temperature": 2.0} if exploration == "softmax" else {}
     config = DqnConfig(exploration=exploration, **settings)  # type: ignore[arg-type]
     three = DiscreteActions(DiscreteSpace(3))
-    return QPolicy(config, np.random.default_rng(seed), 0.6, network=OF_BOX, actions=three)
+    return QPolicy(config, np.random.default_rng(seed), 0.6, network=BOX_NETWORK, actions=three)
 
 
-def of_box(warm_up: bool) -> Snapshot:
+def box_snapshot(warm_up: bool) -> Snapshot:
     rng = np.random.default_rng(9)
     arrays = {
         "network.mlp.layers.0.weight": rng.normal(size=(3, 2)).astype(np.float32),
@@ -465,28 +474,28 @@ def of_box(warm_up: bool) -> Snapshot:
 def act(policy: Policy, steps: int, rows: int) -> list[Any]:
     rng = np.random.default_rng(4)
     obs = [rng.normal(size=(rows, 2)).astype(np.float32) for _ in range(steps)]
-    return [policy.act(each, explore=True) for each in obs]
+    return [policy.act(step_obs, explore=True) for step_obs in obs]
 
 
 @pytest.mark.parametrize("rows", [1, 3])
 @pytest.mark.parametrize("exploration", ["epsilon_greedy", "softmax"])
 def test_a_restored_q_policy_explores_as_the_one_that_went_on(exploration, rows):
-    """The draws of a block are used up in between; warm-up draws from the generator itself."""
+    """Uses up several blocks of draws, and acts in warm-up, which does not use the blocks."""
     policy = q_policy(exploration, 1)
     for steps, warm_up in ((0, False), (3, True), (3, False), (500, False), (1, True)):
-        policy.load_snapshot(of_box(warm_up))
-        taken = act(policy, steps, rows)
+        policy.load_snapshot(box_snapshot(warm_up))
+        earlier = act(policy, steps, rows)
         state = policy.state_dict()
         before = copy.deepcopy(state)
         restored = q_policy(exploration, 2)
-        restored.load_snapshot(of_box(warm_up))
+        restored.load_snapshot(box_snapshot(warm_up))
         act(restored, 5, rows)
         restored.load_state_dict(reread(state))
         expected = act(policy, 800, rows)
         assert same(act(restored, 800, rows), expected)
         assert same(state, before)
         assert len(np.unique(np.concatenate(expected))) == 3
-        assert not any(np.shares_memory(one, expected[0]) for one in taken)
+        assert not any(np.shares_memory(action, expected[0]) for action in earlier)
 
 
 @pytest.mark.parametrize(
@@ -494,7 +503,7 @@ def test_a_restored_q_policy_explores_as_the_one_that_went_on(exploration, rows)
 )
 def test_a_restored_random_policy_draws_as_the_one_that_went_on(space: LeafSpace):
     policy = RandomPolicy(space, np.random.default_rng(1))
-    for steps in (0, 1, 77):  # an odd number of 32-bit draws leaves half a word behind
+    for steps in (0, 1, 77):  # an odd number of 32-bit draws leaves half a word in the generator
         act(policy, steps, 1)
         restored = RandomPolicy(space, np.random.default_rng(2))
         restored.load_state_dict(reread(policy.state_dict()))

@@ -1,4 +1,4 @@
-"""PPO: its losses and densities, and what it does with a rollout."""
+"""PPO: losses, densities, and updates on a rollout."""
 
 from __future__ import annotations
 
@@ -68,20 +68,20 @@ def policy_of(agent: Ppo, seed: int = 0) -> Policy:
 
 
 def observations(spec: EnvSpec, rng: np.random.Generator) -> Array:
-    seen = rng.normal(size=(ROWS, 3)).astype(np.float32)
+    values = rng.normal(size=(ROWS, 3)).astype(np.float32)
     if not isinstance(spec.observation, DictSpace):
-        return seen
+        return values
     size = spec.observation.spaces[ACTION_MASK]
     assert isinstance(size, BoxSpace)
     mask = rng.integers(0, 2, (ROWS, *size.shape)).astype(np.uint8)
-    mask[:, [0, -1]] = 1  # of each component one
+    mask[:, [0, -1]] = 1  # at least one valid choice per component
     if isinstance(spec.action, MultiDiscreteSpace):
         mask[:, 1] = 0
-    return {"seen": seen, ACTION_MASK: mask}
+    return {"seen": values, ACTION_MASK: mask}
 
 
 def rollout_of(agent: Ppo, seed: int = 0) -> Transitions:
-    """Rows of four episodes that take turns, with actions of the agent's own policy."""
+    """Builds a rollout of four interleaved episodes with actions from the agent's own policy."""
     rng = np.random.default_rng(seed)
     obs = observations(agent.spec, rng)
     action, extras = policy_of(agent, seed).explore(obs)
@@ -109,7 +109,7 @@ def batch_of(rollout: Transitions, columns: dict[str, NDArray[Any]], rows: slice
         next_obs=part(rollout.next_obs),
         weight=np.ones(size, np.float32),
         index=np.arange(size),
-        extras={name: each[rows] for name, each in (dict(rollout.extras) | columns).items()},
+        extras={name: column[rows] for name, column in (dict(rollout.extras) | columns).items()},
     )
 
 
@@ -118,14 +118,14 @@ def test_the_loss_of_the_policy_is_that_of_the_paper() -> None:
     new, old, advantage = rng.normal(size=(3, 50))
     ratio = np.exp(new - old)
     surrogate = np.minimum(ratio * advantage, np.clip(ratio, 0.8, 1.2) * advantage)
-    found = policy_loss(*map(torch.from_numpy, (new, old, advantage)), *RANGE)
-    assert float(found.loss) == pytest.approx(-surrogate.mean(), abs=1e-7)
-    assert float(found.approx_kl) == pytest.approx((ratio - 1 - np.log(ratio)).mean(), abs=1e-8)
-    assert float(found.clip_fraction) == pytest.approx((abs(ratio - 1) > 0.2).mean())
+    result = policy_loss(*map(torch.from_numpy, (new, old, advantage)), *RANGE)
+    assert float(result.loss) == pytest.approx(-surrogate.mean(), abs=1e-7)
+    assert float(result.approx_kl) == pytest.approx((ratio - 1 - np.log(ratio)).mean(), abs=1e-8)
+    assert float(result.clip_fraction) == pytest.approx((abs(ratio - 1) > 0.2).mean())
 
 
 def test_a_ratio_that_gains_nothing_has_no_gradient() -> None:
-    """Beyond the range on the side of the advantage; and on the other side it has one."""
+    """The gradient is 0 only if the ratio has left the range in the direction of the advantage."""
     new = torch.tensor([0.5, -0.5, 0.5, -0.5])
     advantage = torch.tensor([1.0, -1.0, -1.0, 1.0])
     grad = policy_loss(new, torch.zeros(4), advantage, *RANGE).grad
@@ -136,13 +136,13 @@ def test_derivatives_are_those_of_autograd() -> None:
     rng = np.random.default_rng(2)
     first, old, third = map(torch.from_numpy, rng.normal(size=(3, 50)))
     first.requires_grad_()
-    for found in (
+    for result in (
         policy_loss(first, old, third, *RANGE),
         value_loss(first, old, third, None),
         value_loss(first, old, third, 0.3),
     ):
-        (expected,) = torch.autograd.grad(found.loss, first)
-        np.testing.assert_allclose(found.grad.detach(), expected, rtol=1e-10)
+        (expected,) = torch.autograd.grad(result.loss, first)
+        np.testing.assert_allclose(result.grad.detach(), expected, rtol=1e-10)
 
 
 @pytest.mark.parametrize("clip_range", [None, 0.3])
@@ -153,8 +153,8 @@ def test_the_loss_of_the_values_takes_the_larger_error(clip_range: float | None)
     if clip_range is not None:
         near = old + np.clip(value - old, -clip_range, clip_range)
         error = np.maximum(error, (near - target) ** 2)
-    found = value_loss(*map(torch.from_numpy, (value, old, target)), clip_range).loss
-    assert float(found) == pytest.approx(error.mean(), abs=1e-10)
+    loss = value_loss(*map(torch.from_numpy, (value, old, target)), clip_range).loss
+    assert float(loss) == pytest.approx(error.mean(), abs=1e-10)
 
 
 def test_advantages_of_a_minibatch_are_normalised_but_a_single_one() -> None:
@@ -201,16 +201,16 @@ def test_an_impossible_choice_is_never_taken_and_has_no_part_in_the_entropy(name
 def test_an_actor_clips_what_it_sends_and_the_learner_sees_what_was_drawn() -> None:
     agent = agent_of("Box", log_std_init=1.0)
     rollout = rollout_of(agent)
-    drawn = rollout.extras[UNCLIPPED]
-    np.testing.assert_array_equal(rollout.action, np.clip(drawn, BOX.low, BOX.high))
-    assert (rollout.action != drawn).any()
-    assert (drawn[:, 1] > 2).any()  # nothing bounds it there
+    unclipped = rollout.extras[UNCLIPPED]
+    np.testing.assert_array_equal(rollout.action, np.clip(unclipped, BOX.low, BOX.high))
+    assert (rollout.action != unclipped).any()
+    assert (unclipped[:, 1] > 2).any()  # this dimension has no upper bound
 
 
 def reference(
     agent: Ppo, rollout: Transitions, columns: dict[str, NDArray[Any]], rows: list[slice]
 ) -> list[NDArray[np.float64]]:
-    """The weights after some updates, all computed here: networks, losses and Adam in float64."""
+    """Computes the weights after some updates in float64: networks, losses and Adam."""
     nets = [agent.policy.mlp, agent.value.mlp]
     weights = [p.detach().double().requires_grad_() for net in nets for p in net.parameters()]
     weights.append(agent.noise["log_std"].detach().double().requires_grad_())
@@ -224,19 +224,19 @@ def reference(
     first, second = [torch.zeros_like(w) for w in weights], [torch.zeros_like(w) for w in weights]
     for step, part in enumerate(rows, 1):
         obs = torch.from_numpy(np.asarray(rollout.obs)[part]).double()
-        given = {name: torch.from_numpy(c[part]).double() for name, c in columns.items()}
-        drawn = torch.from_numpy(rollout.extras[UNCLIPPED][part]).double()
+        minibatch = {name: torch.from_numpy(c[part]).double() for name, c in columns.items()}
+        unclipped = torch.from_numpy(rollout.extras[UNCLIPPED][part]).double()
         mean, log_std = forward(weights[:half], obs), weights[-1]
         value = forward(weights[half:-1], obs)[:, 0]
         normal = torch.distributions.Normal(mean, log_std.exp())
-        ratio = (normal.log_prob(drawn).sum(1) - given["old_log_prob"]).exp()
-        advantage = given["advantage"]
+        ratio = (normal.log_prob(unclipped).sum(1) - minibatch["old_log_prob"]).exp()
+        advantage = minibatch["advantage"]
         advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
         surrogate = torch.min(ratio * advantage, ratio.clamp(0.8, 1.2) * advantage).mean()
-        error = ((value - given["target"]) ** 2).mean()
+        error = ((value - minibatch["target"]) ** 2).mean()
         loss = -surrogate + 0.5 * error - 0.01 * normal.entropy().sum(1).mean()
         gradient = torch.autograd.grad(loss, weights)
-        norm = torch.sqrt(sum((each**2).sum() for each in gradient))  # type: ignore[arg-type]
+        norm = torch.sqrt(sum((part_grad**2).sum() for part_grad in gradient))  # type: ignore[arg-type]
         scale = min(1.0, 0.5 / float(norm))
         with torch.no_grad():
             for w, g, m, v in zip(weights, gradient, first, second, strict=True):
@@ -256,10 +256,10 @@ def test_five_updates_move_the_weights_as_an_implementation_in_float64_does() ->
     expected = reference(agent, rollout, columns, parts)
     for part in parts:
         agent.update(batch_of(rollout, columns, part))
-    for old, new, wanted in zip(before, _parameters(agent), expected, strict=True):
-        moved = np.abs(wanted - old).max()
+    for old, new, target in zip(before, _parameters(agent), expected, strict=True):
+        moved = np.abs(target - old).max()
         assert moved > 0
-        assert np.abs(new.detach().numpy() - wanted).max() <= 1e-3 * moved
+        assert np.abs(new.detach().numpy() - target).max() <= 1e-3 * moved
     assert agent.opt_steps == 5
 
 
@@ -281,9 +281,9 @@ def test_beyond_the_target_divergence_nothing_is_applied_or_counted() -> None:
 
 def _numbers(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _numbers(each) for name, each in value.items()}
+        return {name: _numbers(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [_numbers(each) for each in value]
+        return [_numbers(item) for item in value]
     return value.numpy() if isinstance(value, Tensor) else value
 
 

@@ -1,4 +1,4 @@
-"""QR-DQN: its update against rlax and finite differences, and distributions that are known."""
+"""QR-DQN: the loss against rlax, gradients, and known distributions."""
 
 from __future__ import annotations
 
@@ -40,32 +40,32 @@ def row(*values: float) -> torch.Tensor:
 @pytest.mark.parametrize("kappa", [0.0, 0.3, 1.0, 2.5])
 def test_the_loss_is_that_of_rlax_divided_by_kappa(kappa: float):
     case = of_rlax("quantile_regression")
-    given = case["quantiles"], case["fractions"], case["target"], case["weight"][:, None]
+    inputs = case["quantiles"], case["fractions"], case["target"], case["weight"][:, None]
     expected = weighted_mean(case, f"loss {kappa}") / (kappa or 1)
-    found = quantile_regression(*given, kappa)
-    assert found.loss.item() == pytest.approx(expected, rel=1e-12)
+    result = quantile_regression(*inputs, kappa)
+    assert result.loss.item() == pytest.approx(expected, rel=1e-12)
 
 
 def test_one_row_by_hand():
-    """At fraction 1/4 a target 2 above costs 1/4 (2 - 1/2), one 1/2 below 3/4 (1/2)^2 / 2."""
-    found = quantile_regression(row(0), row(0.25), row(2, -0.5), row(2), 1.0)
-    assert found.loss.item() == 2 * (0.375 + 0.09375) / 2
-    assert found.grad_output.tolist() == [[-2 * (0.25 - 0.375) / 2]]
-    plain = quantile_regression(row(0), row(0.25), row(2, -0.5), row(2), 0.0)
-    assert plain.loss.item() == 2 * (0.25 * 2 + 0.75 * 0.5) / 2
-    assert plain.grad_output.tolist() == [[-2 * (0.25 - 0.75) / 2]]
+    """At fraction 1/4, a target 2 above costs 1/4 (2 - 1/2), and 1/2 below 3/4 (1/2)^2 / 2."""
+    huber = quantile_regression(row(0), row(0.25), row(2, -0.5), row(2), 1.0)
+    assert huber.loss.item() == 2 * (0.375 + 0.09375) / 2
+    assert huber.grad_output.tolist() == [[-2 * (0.25 - 0.375) / 2]]
+    absolute = quantile_regression(row(0), row(0.25), row(2, -0.5), row(2), 0.0)
+    assert absolute.loss.item() == 2 * (0.25 * 2 + 0.75 * 0.5) / 2
+    assert absolute.grad_output.tolist() == [[-2 * (0.25 - 0.75) / 2]]
 
 
 @pytest.mark.parametrize("kappa", [0.0, 0.4, 1.0])
 def test_the_slope_is_the_derivative_of_the_loss(kappa: float):
     case = of_rlax("quantile_regression")
-    given = case["quantiles"], case["fractions"], case["target"], case["weight"][:, None]
+    inputs = case["quantiles"], case["fractions"], case["target"], case["weight"][:, None]
 
-    def found() -> Any:
-        return quantile_regression(*given, kappa)
+    def result() -> Any:
+        return quantile_regression(*inputs, kappa)
 
-    numeric = slope(lambda: found().loss, given[0])
-    np.testing.assert_allclose(found().grad_output, numeric, rtol=1e-6, atol=1e-9)
+    numeric = slope(lambda: result().loss, inputs[0])
+    np.testing.assert_allclose(result().grad_output, numeric, rtol=1e-6, atol=1e-9)
 
 
 def test_the_distance_of_a_row_is_the_mean_over_all_pairs():
@@ -75,7 +75,7 @@ def test_the_distance_of_a_row_is_the_mean_over_all_pairs():
 INPUTS, ACTIONS, QUANTILES = 2, 3, 4
 FRACTIONS = torch.tensor([0.125, 0.375, 0.625, 0.875], dtype=torch.float64)
 EQUAL = torch.full((QUANTILES,), 0.25, dtype=torch.float64)
-# As often as the target network follows: it is exact at the end of each stage.
+# The number of updates is a multiple of the interval, so the target is exact at the end of a stage.
 FOLLOWING = {"target_interval": 20, "tau": 1.0}
 QUICK: dict[str, Any] = {"hidden": [32], "num_quantiles": 8, **FOLLOWING}
 
@@ -98,23 +98,23 @@ def test_the_loss_is_that_of_rlax(kappa: float):
         case[name].transpose(1, 2).flatten(1) for name in ("outputs", "next", "chooser")
     )  # [B, num_actions * N]
     batch, fractions = transitions_of(case), case["fractions"][0]
-    found = td_loss(
+    result = td_loss(
         outputs, q_next, online_next, batch, fractions=fractions, shares=EQUAL, kappa=kappa
     )
     expected = weighted_mean(case, f"loss {kappa}") / kappa
-    assert found.metrics["loss"].item() == pytest.approx(expected, rel=1e-12)
-    of_a = case["outputs"][range(len(outputs)), :, case["action"]]
-    assert found.metrics["q_mean"].item() == pytest.approx(of_a.mean().item())
+    assert result.metrics["loss"].item() == pytest.approx(expected, rel=1e-12)
+    chosen = case["outputs"][range(len(outputs)), :, case["action"]]
+    assert result.metrics["q_mean"].item() == pytest.approx(chosen.mean().item())
 
 
 def test_the_priority_of_a_row_is_how_far_its_quantiles_are_from_those_of_its_target():
-    """Pair by pair; here of rows that end, whose target is the reward."""
+    """The mean over all pairs. All transitions are terminal, so the target is the reward."""
     batch = drawn_rows(0, 6, INPUTS, ACTIONS)
     batch.discount.zero_()
     outputs = network(0)(batch.obs)
-    found = td_loss(outputs, outputs, None, batch, fractions=FRACTIONS, shares=EQUAL, kappa=1.0)
+    result = td_loss(outputs, outputs, None, batch, fractions=FRACTIONS, shares=EQUAL, kappa=1.0)
     quantiles = outputs.view(6, ACTIONS, QUANTILES)[range(6), batch.action[:, 0]]  # [6, N]
-    torch.testing.assert_close(found.td_error[:, 0], (batch.reward - quantiles).abs().mean(1))
+    torch.testing.assert_close(result.td_error[:, 0], (batch.reward - quantiles).abs().mean(1))
 
 
 @pytest.mark.parametrize("double", [False, True])
@@ -126,18 +126,18 @@ def test_the_gradient_is_that_of_finite_differences(double: bool):
     def loss() -> torch.Tensor:
         return td_of(online, target, batch, formula, double=double)[1].metrics["loss"]
 
-    # The target depends on no weight here: with `double` the choice would not move anyway.
-    numeric = np.concatenate([slope(loss, each).ravel() for each in online.parameters()])
-    flat = torch.cat([each.reshape(-1) for each in gradient])
+    # Small weight changes do not move the target: with `double`, the same actions are selected.
+    numeric = np.concatenate([slope(loss, parameter).ravel() for parameter in online.parameters()])
+    flat = torch.cat([part.reshape(-1) for part in gradient])
     np.testing.assert_allclose(flat, numeric, rtol=1e-6, atol=1e-8)
 
 
 def test_the_next_action_is_chosen_by_the_range():
-    """Action 0 has quantiles 0 and 10, action 1 has 4 and 4."""
+    """Action 0 has quantiles 0 and 10; action 1 has 4 and 4."""
     zero, one = torch.zeros(1, 1), torch.ones(1, 1)
     batch = TensorBatch(zero, zero.long(), reward=zero, discount=one, next_obs=zero, weight=one)
     q_next, fractions = torch.tensor([[0.0, 10, 4, 4]]), torch.tensor([0.25, 0.75])
-    for shares, apart in (([0.5, 0.5], 5), ([1.0, 0.0], 4)):  # of 0 from (0, 10) and (4, 4)
+    for shares, apart in (([0.5, 0.5], 5), ([1.0, 0.0], 4)):  # from 0 to (0, 10) and to (4, 4)
         formula = partial(td_loss, fractions=fractions, shares=torch.tensor(shares), kappa=1.0)
         for online_next in (q_next, None):
             assert formula(torch.zeros(1, 4), q_next, online_next, batch).td_error.item() == apart
@@ -166,19 +166,19 @@ def test_a_gamble_is_taken_by_its_mean_and_left_by_its_worst_quarter(risk_high, 
         return qrdqn(RISKY, **QUICK | settings)
 
     agent = trained(make, RISKS, [(3e-3, 400), (3e-4, 400), (3e-5, 200)])
-    found, taken = values_and_actions(agent, 2)
-    np.testing.assert_allclose(found, values, atol=0.01)
-    assert taken == actions
+    learned, chosen = values_and_actions(agent, 2)
+    np.testing.assert_allclose(learned, values, atol=0.01)
+    assert chosen == actions
     with torch.no_grad():
         quantiles = agent.online(torch.eye(2)).view(2, 2, 8)
     np.testing.assert_allclose(quantiles[1], [[0.4] * 8, [0] * 4 + [1] * 4], atol=0.01)
-    # Going on is worth what the agent takes then.
+    # In state 0, action 1 is worth what the agent selects in state 1.
     gamble = [0] * 4 + [1] * 4
     np.testing.assert_allclose(quantiles[0, 1], gamble if actions[1] else [0.4] * 8, atol=0.01)
 
 
 def test_kappa_moves_the_quantiles_of_a_gamble_to_where_its_loss_is_lowest():
-    """Of 0 or 1 with kappa 1: tau (1 - q) = (1 - tau) q, so that q is tau, not 0 or 1."""
+    """For outcomes 0 and 1 with kappa 1, tau (1 - q) = (1 - tau) q, so q is tau, not 0 or 1."""
     agent = qrdqn(RISKY, **QUICK, learning_rate=0.01)
     for _ in range(800):
         agent.update(RISKS)
@@ -196,7 +196,7 @@ def test_acting_in_numpy_takes_the_mean_over_the_range_of_what_torch_gives(spec,
     obs = np.random.default_rng(1).standard_normal((300, 3)).astype(np.float32)
     with torch.no_grad():
         quantiles = agent.online(torch.from_numpy(obs)).view(300, 2, 5).numpy()
-    # Each quantile stands for a fifth: 10,000 points of the range say how much of it.
+    # Each quantile covers a fifth; 10,000 points of the range approximate how much of it is used.
     points = low + (high - low) * (np.arange(10_000) + 0.5) / 10_000
     q = quantiles[:, :, (points * 5).astype(int)].mean(2)  # [300, 2]
     np.testing.assert_allclose(policy.network(obs), q, rtol=1e-3, atol=1e-4)
@@ -206,8 +206,8 @@ def test_acting_in_numpy_takes_the_mean_over_the_range_of_what_torch_gives(spec,
 def test_shares_of_a_range_are_exact():
     assert QrdqnConfig(num_quantiles=4).shares == [0.25] * 4
     assert QrdqnConfig(num_quantiles=4, risk_high=0.25).shares == [1, 0, 0, 0]
-    found = QrdqnConfig(num_quantiles=2, risk_low=0.25, risk_high=0.75).shares
-    assert found == [0.5, 0.5]
+    shares = QrdqnConfig(num_quantiles=2, risk_low=0.25, risk_high=0.75).shares
+    assert shares == [0.5, 0.5]
     assert QrdqnConfig(num_quantiles=2, risk_high=0.75).shares == pytest.approx([2 / 3, 1 / 3])
     assert QrdqnConfig(num_quantiles=2).fractions == [0.25, 0.75]
 

@@ -1,4 +1,4 @@
-"""The baseline counts and keeps nothing else."""
+"""The random baseline, which counts updates and stores nothing else."""
 
 from __future__ import annotations
 

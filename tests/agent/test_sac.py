@@ -1,4 +1,4 @@
-"""What the settings of soft actor-critic change, and what it refuses."""
+"""Effects of the settings of soft actor-critic, and invalid settings."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ CONF = Path(__file__).parents[2] / "conf" / "agent"
 
 def weights(agent: Any, *parts: str) -> list[Any]:
     state = agent.state_dict()
-    return [{name: each.numpy() for name, each in state[part].items()} for part in parts]
+    return [{name: tensor.numpy() for name, tensor in state[part].items()} for part in parts]
 
 
 def tensors(seed: int) -> Any:
-    given = TensorBatches(torch.device("cpu"), own_memory=False).of(batch(seed))
-    return given._replace(action=torch.zeros_like(given.action))
+    rows = TensorBatches(torch.device("cpu"), own_memory=False).of(batch(seed))
+    return rows._replace(action=torch.zeros_like(rows.action))
 
 
 def test_rewards_are_scaled():
-    one, other = sac(reward_scale=2.0), sac()
+    scaled, plain = sac(reward_scale=2.0), sac()
     for seed in range(3):
-        given = batch(seed)
-        one.update(given)
-        other.update(replace(given, reward=2 * given.reward))
-    assert same(weights(one, "actor", "critic"), weights(other, "actor", "critic"))
+        rows = batch(seed)
+        scaled.update(rows)
+        plain.update(replace(rows, reward=2 * rows.reward))
+    assert same(weights(scaled, "actor", "critic"), weights(plain, "actor", "critic"))
 
 
 def test_actor_and_ent_coef_wait_for_their_turn():
@@ -49,64 +49,66 @@ def test_actor_and_ent_coef_wait_for_their_turn():
         before = weights(agent, "actor", "ent_coef"), weights(agent, "critic", "critic_target")
         update = agent.update(batch(step))
         after = weights(agent, "actor", "ent_coef"), weights(agent, "critic", "critic_target")
-        turn = step % 3 == 0
-        assert same(before[0], after[0]) != turn
+        is_due = step % 3 == 0
+        assert same(before[0], after[0]) != is_due
         assert not same(before[1], after[1])
-        assert ("loss_actor" in update.metrics) == ("entropy" in update.metrics) == turn
+        assert ("loss_actor" in update.metrics) == ("entropy" in update.metrics) == is_due
 
 
-def test_each_target_asks_two_critics_drawn_anew_and_no_critic_twice():
+def test_each_target_uses_two_different_critics_drawn_at_random():
     agent = sac(num_critics=4, subset=2, ent_coef=0.0)
-    with torch.no_grad():  # critic i says i, whatever it sees
-        for each in agent.critics.target.mlp.parameters():
-            each.zero_()
+    with torch.no_grad():  # critic i returns i for every input
+        for parameter in agent.critics.target.mlp.parameters():
+            parameter.zero_()
         agent.critics.target.mlp.biases[-1].copy_(torch.arange(4.0)[:, None, None])
-        for each in agent.critics.online.mlp.parameters():
-            each.zero_()
-    given, seen = tensors(0), []
+        for parameter in agent.critics.online.mlp.parameters():
+            parameter.zero_()
+    rows, pairs = tensors(0), []
     for _ in range(300):
-        draws = agent.draw_critic_noise(given)
+        draws = agent.draw_critic_noise(rows)
         assert draws.members is not None
-        seen.append(tuple(sorted(draws.members.tolist())))
-        found = agent.critic_loss(given, draws, agent.ent_coef())
-        expected = given.reward + given.discount * min(seen[-1])
-        torch.testing.assert_close(found.q - found.target, -expected.expand(4, 8, 1))
-    shares = {pair: seen.count(pair) / 300 for pair in combinations(range(4), 2)}
+        pairs.append(tuple(sorted(draws.members.tolist())))
+        loss = agent.critic_loss(rows, draws, agent.ent_coef())
+        expected = rows.reward + rows.discount * min(pairs[-1])
+        torch.testing.assert_close(loss.q - loss.target, -expected.expand(4, 8, 1))
+    shares = {pair: pairs.count(pair) / 300 for pair in combinations(range(4), 2)}
     assert sum(shares.values()) == pytest.approx(1)
     assert all(share == pytest.approx(1 / 6, abs=0.07) for share in shares.values())
 
 
 @pytest.mark.parametrize(("what", "expected"), [("min", 0.0), ("mean", 1.5)])
 def test_the_actor_climbs_the_smallest_or_the_mean(what: str, expected: float):
-    agent, given = sac(num_critics=4, actor_critics=what), tensors(0)
+    agent, rows = sac(num_critics=4, actor_critics=what), tensors(0)
     with torch.no_grad():
-        for each in agent.critics.online.mlp.parameters():
-            each.zero_()
+        for parameter in agent.critics.online.mlp.parameters():
+            parameter.zero_()
         agent.critics.online.mlp.biases[-1].copy_(torch.arange(4.0)[:, None, None])
-    found = agent.actor_loss(given, agent.draw_actor_noise(given), torch.zeros(()))
-    torch.testing.assert_close(found.loss, -expected * given.weight.mean())
+    result = agent.actor_loss(rows, agent.draw_actor_noise(rows), torch.zeros(()))
+    torch.testing.assert_close(result.loss, -expected * rows.weight.mean())
 
 
 def test_dropout_leaves_out_units_of_critics_and_of_targets_but_never_acts():
     agent = sac(dropout=0.5)
-    given = tensors(0)
-    one, other = agent.draw_critic_noise(given), agent.draw_critic_noise(given)
+    rows = tensors(0)
+    draws, other_draws = agent.draw_critic_noise(rows), agent.draw_critic_noise(rows)
     for masks in (
-        one.dropout,
-        one.target_dropout,
-        other.dropout,
-        agent.draw_actor_noise(given).dropout,
+        draws.dropout,
+        draws.target_dropout,
+        other_draws.dropout,
+        agent.draw_actor_noise(rows).dropout,
     ):
         assert masks is not None
-        assert {0.0, 2.0} == {value for each in masks for value in each.unique().tolist()}
+        assert {0.0, 2.0} == {value for mask in masks for value in mask.unique().tolist()}
     ent_coef = agent.ent_coef()
-    first = agent.critic_loss(given, one, ent_coef)
+    reference = agent.critic_loss(rows, draws, ent_coef)
     for name in ("dropout", "target_dropout"):
-        changed = agent.critic_loss(given, one._replace(**{name: getattr(other, name)}), ent_coef)
-        assert not torch.equal(changed.q - changed.target, first.q - first.target)
-    values = [agent.critics.frozen(given.obs, given.action) for _ in range(2)]
+        changed = agent.critic_loss(
+            rows, draws._replace(**{name: getattr(other_draws, name)}), ent_coef
+        )
+        assert not torch.equal(changed.q - changed.target, reference.q - reference.target)
+    values = [agent.critics.frozen(rows.obs, rows.action) for _ in range(2)]
     assert torch.equal(*values)
-    assert sac().draw_critic_noise(given).dropout is None
+    assert sac().draw_critic_noise(rows).dropout is None
 
 
 def test_layer_norm_of_critics_leaves_the_actor_as_it_is():
@@ -116,8 +118,8 @@ def test_layer_norm_of_critics_leaves_the_actor_as_it_is():
     assert len(sac(layer_norm=True).actor.mlp.norms) == 2
 
 
-def test_the_learning_rates_are_of_whom_they_name():
-    """Adam's first step is the learning rate, wherever the gradient is not tiny."""
+def test_each_learning_rate_applies_to_the_part_it_names():
+    """Adam's first step equals the learning rate unless the gradient is tiny."""
     agent = sac(learning_rate=0.01, critic_learning_rate=0.002, ent_coef_learning_rate=0.3)
     before = weights(agent, "actor", "critic", "ent_coef")
     agent.update(batch(0))
@@ -128,9 +130,11 @@ def test_the_learning_rates_are_of_whom_they_name():
 
 
 @pytest.mark.parametrize("name", ["redq", "droq"])
-def test_the_command_line_in_a_file_makes_the_updates_that_an_improvement_is_delayed_by(name: str):
+def test_the_command_in_the_config_file_has_one_actor_update_per_sample(name: str):
     text = (CONF / f"{name}.yaml").read_text(encoding="utf-8")
-    (line,) = (each for each in text.splitlines() if each.startswith("# border-train "))
+    (line,) = (
+        text_line for text_line in text.splitlines() if text_line.startswith("# border-train ")
+    )
     config = compose(*line.removeprefix("# border-train ").split())
     assert isinstance(config.agent, SacConfig)
     assert config.trainer.samples_per_opt_step == 1 / config.agent.policy_delay == 0.05
@@ -144,7 +148,7 @@ def test_the_command_line_in_a_file_makes_the_updates_that_an_improvement_is_del
         ({"layer_norm": True, "critic_layer_norm": True}, r"has no effect with agent\.layer_norm"),
     ],
 )
-def test_settings_that_cannot_be_meant_are_refused(settings: dict[str, Any], match: str):
+def test_invalid_combinations_of_settings_are_refused(settings: dict[str, Any], match: str):
     with pytest.raises(ConfigError, match=match):
         SacConfig(**settings)
 

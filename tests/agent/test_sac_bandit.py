@@ -1,4 +1,4 @@
-"""Soft values that are known: of a bandit, and of the step before it."""
+"""Exact soft values of a bandit and of the step before it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tests.support.continuous_env import data_set
 from tests.support.spaces import box
 
 ENT_COEF, GAMMA, ROWS = 0.2, 0.9, 128
-LIMIT = 3.0  # actions of the environment are -3 to 3, so a third of them is -1 to 1
-BEFORE = np.linspace(-8, 8, 4_001)  # points of integration, before tanh
+LIMIT = 3.0  # env actions are from -3 to 3; divided by 3 they are from -1 to 1
+BEFORE = np.linspace(-8, 8, 4_001)  # integration points, before tanh
 
 
 def reward(action: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -24,7 +24,7 @@ def reward(action: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def soft_value(mean: float, std: float) -> float:
-    """E[r(a) - alpha log pi(a)] of one squashed Gaussian, by numerical integration."""
+    """E[r(a) - alpha log pi(a)] of a squashed Gaussian, by numerical integration."""
     log_normal = -0.5 * ((BEFORE - mean) / std) ** 2 - np.log(std) - 0.5 * np.log(2 * np.pi)
     log = log_normal - 2 * (np.log(2) - BEFORE - np.logaddexp(0, -2 * BEFORE))
     gain = np.exp(log_normal) * (reward(np.tanh(BEFORE)) - ENT_COEF * log)
@@ -32,13 +32,13 @@ def soft_value(mean: float, std: float) -> float:
 
 
 def best_soft_value() -> tuple[float, float, float]:
-    """The value, mean and std of the best squashed Gaussian, by going through all of them."""
+    """Returns value, mean and std of the best squashed Gaussian, by grid search."""
     means, stds = np.linspace(0, 2, 101), np.linspace(0.5, 1.5, 51)
     return max((soft_value(mean, std), mean, std) for mean in means for std in stds)
 
 
 def rows(rng: np.random.Generator) -> Batch:
-    """Half of the rows lead from the first state (0) to the bandit (1), without reward."""
+    """A batch; half of its rows lead from the first state (0) to the bandit (1), without reward."""
     state = (np.arange(ROWS) % 2).astype(np.float32)
     action = rng.uniform(-1, 1, ROWS)
     ends = state == 1
@@ -68,7 +68,7 @@ def agent(learning_rate: float) -> Sac:
 def test_a_bandit_and_the_step_before_it_get_their_exact_soft_values():
     value, mean, std = best_soft_value()
     rng = np.random.default_rng(0)
-    fast, slow = agent(1e-2), agent(1e-3)  # the second takes the noise of the first away
+    fast, slow = agent(1e-2), agent(1e-3)  # the second averages out the noise of the first
     with fast.learner_thread():
         for _ in range(600):
             fast.update(rows(rng))

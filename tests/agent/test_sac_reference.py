@@ -1,4 +1,4 @@
-"""Whole updates of soft actor-critic, beside another implementation of all of it."""
+"""Complete updates of soft actor-critic against an independent implementation."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tests.support.continuous_env import HALF, MIDDLE, batch
 from tests.support.soft_agents import sac
 
 
-class Plain:
-    """Soft actor-critic as a script would have it: nn.Linear, torch.distributions, torch.optim."""
+class ReferenceSac:
+    """Soft actor-critic as a plain script: nn.Linear, torch.distributions, torch.optim."""
 
     def __init__(self, agent: Any, rate: float, tau: float) -> None:
-        self.actor = self._stack([(each.weight, each.bias) for each in agent.actor.mlp.layers])
+        self.actor = self._stack([(layer.weight, layer.bias) for layer in agent.actor.mlp.layers])
         pairs = list(
             zip(agent.critics.online.mlp.weights, agent.critics.online.mlp.biases, strict=True)
         )
@@ -28,20 +28,20 @@ class Plain:
         )  # fmt: skip
         self.log_alpha = torch.zeros((), requires_grad=True)
         self.tau = tau
-        critics = [each for one in self.critics for each in one.parameters()]
+        critics = [parameter for critic in self.critics for parameter in critic.parameters()]
         self.optimizers = [
-            torch.optim.Adam(each, lr=rate)
-            for each in (critics, self.actor.parameters(), [self.log_alpha])
+            torch.optim.Adam(parameters, lr=rate)
+            for parameters in (critics, self.actor.parameters(), [self.log_alpha])
         ]
 
     @staticmethod
     def _stack(layers: list[tuple[Tensor, Tensor]]) -> nn.Sequential:
-        made: list[nn.Module] = []
+        modules: list[nn.Module] = []
         for weight, bias in layers:
             layer = nn.Linear(weight.shape[1], weight.shape[0])
             layer.weight.data, layer.bias.data = weight.detach().clone(), bias.detach().clone()
-            made += [layer, nn.ReLU()]
-        return nn.Sequential(*made[:-1])
+            modules += [layer, nn.ReLU()]
+        return nn.Sequential(*modules[:-1])
 
     def act(self, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         mean, log_std = self.actor(obs).chunk(2, dim=1)
@@ -71,49 +71,51 @@ class Plain:
         self.step(2, -self.log_alpha * entropy)
         with torch.no_grad():
             for target, online in zip(self.targets, self.critics, strict=True):
-                for mine, its in zip(target.parameters(), online.parameters(), strict=True):
-                    mine.mul_(1 - self.tau).add_(self.tau * its)
+                for target_weight, online_weight in zip(
+                    target.parameters(), online.parameters(), strict=True
+                ):
+                    target_weight.mul_(1 - self.tau).add_(self.tau * online_weight)
         return loss.detach()
 
     def step(self, which: int, loss: Tensor) -> None:
         self.optimizers[which].zero_grad()
         leaves = self.optimizers[which].param_groups[0]["params"]
-        for each, gradient in zip(leaves, torch.autograd.grad(loss, leaves), strict=True):
-            each.grad = gradient
+        for parameter, gradient in zip(leaves, torch.autograd.grad(loss, leaves), strict=True):
+            parameter.grad = gradient
         self.optimizers[which].step()
 
 
 def test_ten_whole_updates_are_those_of_another_implementation():
     agent = sac(learning_rate=3e-3, tau=0.05)
-    plain = Plain(agent, 3e-3, 0.05)
+    plain = ReferenceSac(agent, 3e-3, 0.05)
     noise = torch.Generator()
     for seed in range(10):
-        given = batch(seed)
+        rows = batch(seed)
         noise.set_state(agent.noise_generator.get_state())
-        update = agent.update(given)
+        update = agent.update(rows)
         noises = [torch.randn(8, 2, generator=noise) for _ in range(2)]
-        loss = plain.update(as_tensors(given), noises)
+        loss = plain.update(to_tensors(rows), noises)
         assert float(update.metrics["loss_critic"]) == pytest.approx(loss.item(), rel=1e-4)
     assert agent.ent_coef().item() == pytest.approx(plain.log_alpha.exp().item(), rel=1e-5)
-    for mine, its in zip(agent.actor.parameters(), plain.actor.parameters(), strict=True):
-        torch.testing.assert_close(mine, its, rtol=1e-4, atol=1e-5)
+    for actual, expected in zip(agent.actor.parameters(), plain.actor.parameters(), strict=True):
+        torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-5)
     for critics, stacks in (
         (agent.critics.online, plain.critics),
         (agent.critics.target, plain.targets),
     ):
         for i, stack in enumerate(stacks):
-            dense = [each for each in stack if isinstance(each, nn.Linear)]
+            dense = [module for module in stack if isinstance(module, nn.Linear)]
             for layer, weight in zip(dense, critics.mlp.weights, strict=True):
                 torch.testing.assert_close(weight[i].T, layer.weight, rtol=1e-4, atol=1e-5)
 
 
-def as_tensors(given: Any) -> TensorBatch:
-    action = ((given.action - MIDDLE) / HALF).astype(np.float32)
-    columns = [torch.from_numpy(each)[:, None] for each in (given.reward, given.discount)]
+def to_tensors(rows: Any) -> TensorBatch:
+    action = ((rows.action - MIDDLE) / HALF).astype(np.float32)
+    columns = [torch.from_numpy(column)[:, None] for column in (rows.reward, rows.discount)]
     return TensorBatch(
-        torch.from_numpy(given.obs),
+        torch.from_numpy(rows.obs),
         torch.from_numpy(action),
         *columns,
-        torch.from_numpy(given.next_obs),
-        torch.from_numpy(given.weight)[:, None],
+        torch.from_numpy(rows.next_obs),
+        torch.from_numpy(rows.weight)[:, None],
     )

@@ -1,4 +1,4 @@
-"""What agents save: every kind goes on to the bit, and what does not fit is refused by name."""
+"""Saved states of agents: exact resumption, loading weights alone, and states that do not fit."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def dqn(spec: EnvSpec, seed: int, **settings: Any) -> Dqn:
 
 
 def bits(state: Any, name: str = "") -> dict[str, Any]:
-    """Every leaf of a state by its path: type, shape and bytes."""
+    """Returns the leaves of a state by path: type, shape and bytes."""
     if isinstance(state, torch.Tensor):
         return {name: (state.dtype, tuple(state.shape), state.numpy().tobytes())}
     if isinstance(state, dict | list):
@@ -98,7 +98,7 @@ def test_weights_of_another_environment_are_refused_with_both_sizes(spec):
 
 
 def test_weights_learned_with_another_activation_are_refused(spec, tmp_path: Path):
-    """They would fit in size, and compute something else."""
+    """The weights have the right shapes but would compute something else."""
     save_state(dqn(spec, 1, activation=Activation.tanh).state_dict(), tmp_path / "agent.pt")
     saved = load_state(tmp_path / "agent.pt")
     match = r"the saved agent does not fit agent\.activation=relu: it has tanh"
@@ -108,13 +108,15 @@ def test_weights_learned_with_another_activation_are_refused(spec, tmp_path: Pat
 
 
 def test_weights_learned_on_other_atoms_are_refused(spec):
-    """The same probabilities would be those of other returns."""
+    """The same probabilities would stand for different returns."""
     saved = dqn(spec, 1, num_atoms=5, v_max=100.0).state_dict()
     match = r"the saved agent does not fit agent\.v_max=10\.0: it has 100\.0"
     with pytest.raises(CheckpointError, match=match):
         dqn(spec, 2, num_atoms=5).load_weights(saved)
     dqn(spec, 2, num_atoms=5, v_max=100.0).load_weights(saved)
-    dqn(spec, 2, v_max=3.0).load_weights(dqn(spec, 1).state_dict())  # there are no atoms
+    dqn(spec, 2, v_max=3.0).load_weights(
+        dqn(spec, 1).state_dict()
+    )  # without atoms, v_max has no effect
 
 
 def test_an_agent_that_learns_nothing_has_no_weights_to_begin_with(spec):
@@ -154,7 +156,7 @@ SMALL: dict[str, Any] = {"hidden": [9, 4], "learning_rate": 0.01, "batch_size": 
 NORMALISED = {"normalize_obs": True, "normalize_reward": True}
 FOLLOWED = {"target_interval": 7, "tau": 0.3}
 SINGLE = {"num_critics": 1, "policy_delay": 1, "target_noise": 0.0}
-# Of each: the agent, whether it counts its actions, and its settings.
+# The agent, whether its actions are discrete, and its settings, by kind.
 KINDS: dict[str, tuple[str, bool, dict[str, Any]]] = {
     "dqn": ("dqn", True, {"double": True, **FOLLOWED}),
     "rainbow": (
@@ -189,15 +191,15 @@ KINDS: dict[str, tuple[str, bool, dict[str, Any]]] = {
         {"sampled_actions": 3, "conservative_gap": 0.5, "backup_entropy": True},
     ),
 }
-each_kind = pytest.mark.parametrize("kind", KINDS)
+all_kinds = pytest.mark.parametrize("kind", KINDS)
 
 
 def agent_of(kind: str, seed: int, **more: Any) -> TorchAgent:
     register_builtin()
     name, counts, settings = KINDS[kind]
     config = AGENTS.entry(name).config_type(**{**SMALL, **settings, **more})
-    where = counted() if counts else spec()
-    agent: TorchAgent = AGENTS.build(config, spec=where, device="cpu", seed=seed)
+    env_spec = counted() if counts else spec()
+    agent: TorchAgent = AGENTS.build(config, spec=env_spec, device="cpu", seed=seed)
     return agent
 
 
@@ -205,38 +207,38 @@ def rows(kind: str, seed: int) -> Batch:
     return batch(seed, actions=3 if KINDS[kind][1] else None)
 
 
-def ranks_rows(kind: str) -> bool:
-    """Whether the agent has TD errors."""
+def has_td_errors(kind: str) -> bool:
+    """Returns whether the agent has TD errors."""
     return KINDS[kind][0] != "bc"
 
 
 def learn(agent: TorchAgent, kind: str, seeds: range) -> list[bytes]:
-    """The errors and metrics of every update."""
-    found = []
+    """Updates the agent once per seed; returns the TD errors and metrics of every update."""
+    results = []
     for seed in seeds:
-        seen = rows(kind, seed)
-        agent.observe(seen)
-        agent.observe_returns(Moments.of(seen.reward.astype(np.float64)))
-        update = agent.update(seen)
-        metrics = [float(each) for each in update.metrics.values()]
-        errors = update.td_error() if ranks_rows(kind) else np.zeros(8)
-        found.append(errors.tobytes() + np.array(metrics).tobytes())
-    return found
+        batch = rows(kind, seed)
+        agent.observe(batch)
+        agent.observe_returns(Moments.of(batch.reward.astype(np.float64)))
+        update = agent.update(batch)
+        metrics = [float(metric) for metric in update.metrics.values()]
+        errors = update.td_error() if has_td_errors(kind) else np.zeros(8)
+        results.append(errors.tobytes() + np.array(metrics).tobytes())
+    return results
 
 
-@each_kind
+@all_kinds
 def test_one_seed_gives_one_agent_and_leaves_the_global_generator_still(kind: str):
     before = torch.get_rng_state()
     agents = [agent_of(kind, seed) for seed in (4, 4, 5)]
     for agent in agents:
         learn(agent, kind, range(3))
     assert torch.equal(torch.get_rng_state(), before)
-    first, same, other = (bits(agent.state_dict()) for agent in agents)
-    assert first == same
+    first, again, other = (bits(agent.state_dict()) for agent in agents)
+    assert first == again
     assert first != other
 
 
-@each_kind
+@all_kinds
 def test_nothing_is_learned_once_the_learning_rate_has_come_to_zero(kind: str):
     inherits = {"critic_learning_rate": None} if kind.startswith("cql") else {}
     rate = {"initial": 0.01, "final": 0.0, "steps": 1}  # 0.01 in the first update, then 0
@@ -244,8 +246,8 @@ def test_nothing_is_learned_once_the_learning_rate_has_come_to_zero(kind: str):
 
     def learned() -> dict[str, Any]:
         state = agent.state_dict()
-        modules = [each for each in state if "target" not in each and "optimizer" not in each]
-        return bits({each: state[each] for each in modules if isinstance(state[each], dict)})
+        modules = [part for part in state if "target" not in part and "optimizer" not in part]
+        return bits({part: state[part] for part in modules if isinstance(state[part], dict)})
 
     before = learned()
     agent.update(rows(kind, 1))
@@ -255,31 +257,33 @@ def test_nothing_is_learned_once_the_learning_rate_has_come_to_zero(kind: str):
     assert learned() == after != before
 
 
-@each_kind
+@all_kinds
 def test_twenty_updates_saved_and_twenty_more_are_forty(kind: str, tmp_path: Path):
     agent, restored = agent_of(kind, 1), agent_of(kind, 2)
     learn(agent, kind, range(20))
     save_state(agent.state_dict(), tmp_path / "agent.pt")
     restored.load_state_dict(load_state(tmp_path / "agent.pt"))
     assert bits(restored.state_dict()) == bits(agent.state_dict())
-    more = range(20, 40)
-    assert learn(restored, kind, more) == learn(agent, kind, more)
+    later_seeds = range(20, 40)
+    assert learn(restored, kind, later_seeds) == learn(agent, kind, later_seeds)
     assert bits(restored.state_dict()) == bits(agent.state_dict())
     arrays, others = agent.snapshot().arrays, restored.snapshot().arrays
     assert all(array.tobytes() == others[name].tobytes() for name, array in arrays.items())
 
 
-@each_kind
-def test_an_update_tells_norms_where_gradients_are_clipped_and_errors_that_stay(kind: str):
+@all_kinds
+def test_an_update_reports_norms_if_gradients_are_clipped_and_td_errors_that_stay_unchanged(
+    kind: str,
+):
     unclipped, clipped = (agent_of(kind, 1, max_grad_norm=norm) for norm in (None, 1e-3))
     assert not any("grad_norm" in name for name in unclipped.update(rows(kind, 0)).metrics)
     update = clipped.update(rows(kind, 0))
-    metrics = {name: float(each) for name, each in update.metrics.items()}
+    metrics = {name: float(metric) for name, metric in update.metrics.items()}
     assert np.isfinite(list(metrics.values())).all()
-    norms = [each for name, each in metrics.items() if "grad_norm" in name]
+    norms = [metric for name, metric in metrics.items() if "grad_norm" in name]
     assert norms
     assert min(norms) > 1e-3
-    if ranks_rows(kind):
+    if has_td_errors(kind):
         errors = update.td_error()
         before = errors.copy()
         clipped.update(rows(kind, 1))
@@ -288,27 +292,27 @@ def test_an_update_tells_norms_where_gradients_are_clipped_and_errors_that_stay(
 
 
 def assert_close(agent: TorchAgent, other: TorchAgent, *, atol: float) -> None:
-    """Holds what they act with against each other."""
+    """Compares the weights that the two agents act with."""
     arrays = agent.snapshot().arrays
     for name, array in other.snapshot().arrays.items():
         np.testing.assert_allclose(arrays[name], array, rtol=1e-3, atol=atol)
 
 
-@each_kind
+@all_kinds
 def test_updates_with_onednn_are_those_with_mkl(kind: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(matmul, "WORTHWHILE", 0)  # as small as these are
-    agents = [agent_of(kind, 1, matmul=Matmul(each)) for each in ("mkl", "onednn")]
+    monkeypatch.setattr(matmul, "WORTHWHILE", 0)  # these products are too small otherwise
+    agents = [agent_of(kind, 1, matmul=Matmul(backend)) for backend in ("mkl", "onednn")]
     for agent in agents:
         learn(agent, kind, range(10))
     assert_close(agents[1], agents[0], atol=1e-4)
 
 
-@each_kind
+@all_kinds
 def test_weights_alone_begin_a_new_training_of_every_kind(kind: str):
-    """Targets equal to what they follow, fresh optimisers, no steps."""
+    """Target networks equal their online networks, optimisers are new and opt_steps is 0."""
     old, new = agent_of(kind, 1), agent_of(kind, 2)
     learn(old, kind, range(8))
-    saved, untouched = old.state_dict(), new.state_dict()
+    saved, initial = old.state_dict(), new.state_dict()
     new.load_weights(saved)
     state = new.state_dict()
     optimizers = [part for part in state if part.endswith("optimizer")]
@@ -316,29 +320,29 @@ def test_weights_alone_begin_a_new_training_of_every_kind(kind: str):
     for part in {*state} - {*optimizers, "noise", "opt_steps"}:
         assert bits(state[part]) == bits(saved[new.targets.get(part, part)]), part
     for part in [*optimizers, "noise"]:
-        assert bits(state[part]) == bits(untouched[part]), part
+        assert bits(state[part]) == bits(initial[part]), part
     for target, online in new.targets.items():
-        assert bits(saved[target]) != bits(saved[online]), "it did not lag behind"
+        assert bits(saved[target]) != bits(saved[online]), "the target equals the online network"
     assert new.opt_steps == 0
 
 
-@each_kind
+@all_kinds
 def test_weights_of_another_agent_are_refused(kind: str):
     name = KINDS[kind][0]
     other = {"td3": "bc", "td3_bc": "bc"}.get(name, "td3")
     if kind == "bc":
-        other = "bc, stochastic"  # with twice as many outputs
+        other = "bc, stochastic"  # has twice as many outputs
     state, agent = agent_of(other, 1).state_dict(), agent_of(kind, 1)
     state.pop("statistics", None)
     if "statistics" in agent.state_dict():
         state["statistics"] = agent.state_dict()["statistics"]
-    # Its form, or that it has other parts.
+    # Either the shapes or the parts differ.
     match = rf"does not fit agent={name}: ([a-z]+: Error\(s\) in loading|it has no '[a-z]+', but )"
     with pytest.raises(CheckpointError, match=match):
         agent.load_weights(state)
 
 
-@each_kind
+@all_kinds
 def test_a_snapshot_never_changes(kind: str):
     agent = agent_of(kind, 1)
     arrays = agent.snapshot().arrays
@@ -348,15 +352,15 @@ def test_a_snapshot_never_changes(kind: str):
     assert any(array.tobytes() != before[name] for name, array in agent.snapshot().arrays.items())
 
 
-@each_kind
-def test_what_shares_memory_with_the_weights_has_those_that_were_loaded(kind: str):
+@all_kinds
+def test_modules_that_share_memory_have_the_loaded_weights(kind: str):
     agent, other = agent_of(kind, 1), agent_of(kind, 2)
     learn(agent, kind, range(3))
     other.load_state_dict(agent.state_dict())
     for name, twin in vars(other).items():
-        mine = getattr(agent, name)
+        original = getattr(agent, name)
         if isinstance(twin, nn.Module):
-            assert bits(dict(twin.state_dict())) == bits(dict(mine.state_dict())), name
+            assert bits(dict(twin.state_dict())) == bits(dict(original.state_dict())), name
 
 
 @pytest.mark.parametrize(
@@ -364,37 +368,37 @@ def test_what_shares_memory_with_the_weights_has_those_that_were_loaded(kind: st
     sampled([((10, 10, 2), "bool"), ((36, 36, 1), "uint8")], every=2),
     ids=["small", "large"],
 )
-@each_kind
+@all_kinds
 def test_images_beside_numbers_are_learned_from_acted_on_and_saved(
     kind: str, shape: tuple[int, ...], dtype: str
 ):
     register_builtin()
     name, counts, settings = KINDS[kind]
-    most = 255 if dtype == "uint8" else 1
-    screen = box(shape, dtype, high=most)
-    seen = DictSpace({"screen": screen, "speed": spec().observation})  # type: ignore[dict-item]
-    where = replace(counted() if counts else spec(), observation=seen)
+    largest = 255 if dtype == "uint8" else 1
+    screen = box(shape, dtype, high=largest)
+    observation = DictSpace({"screen": screen, "speed": spec().observation})  # type: ignore[dict-item]
+    env_spec = replace(counted() if counts else spec(), observation=observation)
     config = AGENTS.entry(name).config_type(**{**SMALL, **settings})
-    agent, other = (AGENTS.build(config, spec=where, device="cpu", seed=i) for i in (1, 2))
-    drawn = rows(kind, 0)
-    drawn_screens = np.random.default_rng(0).integers(most, size=(8, *shape), endpoint=True)
-    screens = drawn_screens.astype(dtype)
-    given = replace(
-        drawn,
-        obs={"screen": screens, "speed": drawn.obs},
-        next_obs={"screen": screens[::-1].copy(), "speed": drawn.next_obs},
+    agent, other = (AGENTS.build(config, spec=env_spec, device="cpu", seed=i) for i in (1, 2))
+    vectors = rows(kind, 0)
+    pixels = np.random.default_rng(0).integers(largest, size=(8, *shape), endpoint=True)
+    screens = pixels.astype(dtype)
+    batch = replace(
+        vectors,
+        obs={"screen": screens, "speed": vectors.obs},
+        next_obs={"screen": screens[::-1].copy(), "speed": vectors.next_obs},
     )
     for _ in range(3):
-        agent.observe(given)
-        update = agent.update(given)
-    assert not ranks_rows(kind) or np.isfinite(update.td_error()).all()
+        agent.observe(batch)
+        update = agent.update(batch)
+    assert not has_td_errors(kind) or np.isfinite(update.td_error()).all()
     assert agent.first_not_finite() is None
     other.load_state_dict(agent.state_dict())
     actions = []
-    for each in (agent, other):
-        policy = policy_of(each)
-        actions.append(policy.act(given.obs, explore=True))
-    assert actions[0].shape == given.action.shape
+    for member in (agent, other):
+        policy = policy_of(member)
+        actions.append(policy.act(batch.obs, explore=True))
+    assert actions[0].shape == batch.action.shape
     assert actions[0].tobytes() == actions[1].tobytes()
 
 
@@ -410,7 +414,7 @@ def test_images_beside_numbers_are_learned_from_acted_on_and_saved(
 def test_a_compiled_agent_learns_what_an_eager_one_learns(
     kind: str, backend: str, monkeypatch: pytest.MonkeyPatch
 ):
-    """As traced by torch, and where that has most parts also in C++."""
+    """All kinds are traced by torch; the two with the most parts are also compiled to C++."""
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=backend))
     eager, compiled = agent_of(kind, 1), agent_of(kind, 1, compile=True)
     learn(eager, kind, range(7))
@@ -420,7 +424,7 @@ def test_a_compiled_agent_learns_what_an_eager_one_learns(
     assert_close(compiled, eager, atol=1e-5)
 
 
-def test_a_learned_weight_of_entropy_begins_where_it_was_and_a_twin_has_the_critics_weights():
+def test_a_learned_entropy_coefficient_is_loaded_and_frozen_critics_have_the_loaded_weights():
     old, new = sac(1), sac(2)
     for seed in range(12):
         old.update(batch(seed))
@@ -439,7 +443,7 @@ def test_a_fixed_weight_of_entropy_is_that_of_the_settings_and_not_of_a_checkpoi
 def test_a_coefficient_that_one_of_two_runs_learned_is_that_of_the_settings(
     old: float | None, new: float | None
 ):
-    """The networks fit all the same."""
+    """The networks fit nevertheless."""
     before, after = sac(1, ent_coef=old), sac(2, ent_coef=new)
     first = after.ent_coef().item()
     for seed in range(5):

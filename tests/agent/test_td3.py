@@ -1,4 +1,4 @@
-"""TD3 and DDPG: when what is updated, what is learned, and how it acts."""
+"""TD3 and DDPG: delayed updates, a known value, exploration noise and invalid settings."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ def test_actor_and_targets_wait_for_their_turn():
     for seed in range(6):
         before = bits()
         metrics = agent.update(batch(seed)).metrics
-        moved = [one != other for one, other in zip(before, bits(), strict=True)]
-        its_turn = agent.opt_steps % 3 == 0
-        assert moved == [its_turn, its_turn, its_turn, True]
-        assert ("loss_actor" in metrics) == its_turn
+        moved = [old != new for old, new in zip(before, bits(), strict=True)]
+        is_due = agent.opt_steps % 3 == 0
+        assert moved == [is_due, is_due, is_due, True]
+        assert ("loss_actor" in metrics) == is_due
 
 
-PEAK = np.array([0.5, -0.25])  # in units of -1 to 1
+PEAK = np.array([0.5, -0.25])  # scaled to -1 to 1
 
 
 def test_the_value_and_the_best_action_of_a_loop_are_found():
-    """One state that goes on for ever: r = 1 - |a - peak|^2, so that Q(peak) = 1 / (1 - 0.5)."""
+    """A single endless state with r = 1 - |a - peak|^2, so Q(peak) = 1 / (1 - 0.5)."""
     settings = {"hidden": [32, 32], "activation": "silu", "learning_rate": 3e-3, "tau": 0.05}
     agent = td3(**settings, target_noise=0.01)
     everything = of_every_action(grid(), 1 - np.square(grid() - PEAK).sum(axis=1), 0.5)
@@ -96,11 +96,11 @@ def test_the_noise_of_targets_is_drawn_only_where_it_is_used():
     assert not torch.equal(loud.noise_generator.get_state(), before)
 
 
-def test_the_learning_rates_are_of_whom_they_name():
-    """Adam's first step is the learning rate, wherever the gradient is not tiny."""
+def test_each_learning_rate_applies_to_the_part_it_names():
+    """Adam's first step equals the learning rate unless the gradient is tiny."""
     agent = td3(learning_rate=0.01, critic_learning_rate=0.002, policy_delay=1)
     parts = (agent.actor, 0.01), (agent.critics.online, 0.002)
-    before = [[each.detach().clone() for each in part.parameters()] for part, _ in parts]
+    before = [[parameter.detach().clone() for parameter in part.parameters()] for part, _ in parts]
     agent.update(batch(0))
     for old, (part, rate) in zip(before, parts, strict=True):
         moved = zip(part.parameters(), old, strict=True)
@@ -110,7 +110,7 @@ def test_the_learning_rates_are_of_whom_they_name():
 def test_last_layers_begin_within_their_bound():
     def largest(agent: Td3) -> list[float]:
         last = [agent.actor.mlp.layers[-1].weight, agent.critics.online.mlp.weights[-1]]
-        return [float(each.detach().abs().max()) for each in last]
+        return [float(weight.detach().abs().max()) for weight in last]
 
     assert max(largest(td3(final_bound=3e-3))) <= 3e-3
     assert min(largest(td3(final_bound=3e-3))) > 1e-3
@@ -162,5 +162,5 @@ def test_actions_that_are_counted_are_refused():
 def test_ddpg_is_td3_with_other_values():
     agent = compose("agent=ddpg", "env.id=Pendulum-v1").agent
     assert isinstance(agent, Td3Config)
-    found = (agent.num_critics, agent.policy_delay, agent.target_noise, agent.noise)
-    assert found == (1, 1, 0.0, Noise.ornstein_uhlenbeck)
+    settings = (agent.num_critics, agent.policy_delay, agent.target_noise, agent.noise)
+    assert settings == (1, 1, 0.0, Noise.ornstein_uhlenbeck)

@@ -1,4 +1,4 @@
-"""TD3 beside imitation: the formula by hand, and what becomes of data in which Q says more."""
+"""TD3+BC: the loss by hand, and the balance between imitation and value."""
 
 from __future__ import annotations
 
@@ -39,8 +39,9 @@ ROWS = TensorBatch(
 
 
 def test_the_loss_by_hand():
-    """mean |Q| = (3 + 1) / 2 = 2 and lambda = 2.5 / 2. Off by (0.04 + 0.16) / 2 = 0.1 and
-    (0.01 + 0.25) / 2 = 0.13, so (1 (0.1 - 3.75) + 0.5 (0.13 + 1.25)) / 2 = -1.48."""
+    """mean |Q| = (3 + 1) / 2 = 2 and lambda = 2.5 / 2. The imitation errors are
+    (0.04 + 0.16) / 2 = 0.1 and (0.01 + 0.25) / 2 = 0.13, and the loss is
+    (1 (0.1 - 3.75) + 0.5 (0.13 + 1.25)) / 2 = -1.48."""
     loss = imitating_loss(tensor([3.0], [-1.0]), tensor([0.7, -0.1], [0.1, 0.5]), ROWS, 2.5)
     assert float(loss) == pytest.approx(-1.48, rel=1e-12)
 
@@ -57,7 +58,7 @@ def test_values_of_any_size_weigh_the_same():
 
 
 def test_gradients_are_finite_differences():
-    """With lambda held fixed, as a number that no gradient goes through."""
+    """The reference holds lambda fixed, because no gradient flows through it."""
     agent = td3_bc(1, hidden=[4], activation="tanh")
     for module in (agent.actor, agent.critics.online):
         module.double()
@@ -70,35 +71,35 @@ def test_gradients_are_finite_differences():
     def with_fixed_scale() -> torch.Tensor:
         action = torch.tanh(agent.actor(ROWS.obs))
         value = agent.first_critic(ROWS.obs, action).squeeze(0)
-        off = (action - ROWS.action).square().mean(dim=1, keepdim=True)
-        return (ROWS.weight * (off - scale * value)).mean()
+        errors = (action - ROWS.action).square().mean(dim=1, keepdim=True)
+        return (ROWS.weight * (errors - scale * value)).mean()
 
     assert_slopes(with_fixed_scale, parameters)
-    ours, theirs = (
+    actual, reference = (
         torch.autograd.grad(loss, parameters)
         for loss in (agent.actor_loss(ROWS), with_fixed_scale())
     )
-    torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(actual, reference, rtol=1e-9, atol=1e-12)
 
 
-def learned(alpha: float) -> np.ndarray:
-    """The action that is found where all actions are in the data and Q(a) = 1 + a_0 / 2."""
+def learn_action(alpha: float) -> np.ndarray:
+    """Returns the action learned from data with all actions and Q(a) = 1 + a_0 / 2."""
     agent = td3_bc(policy_delay=1, alpha=alpha)
-    everything = of_every_action(grid(), 1 + grid()[:, 0] / 2, 0)
+    rows = of_every_action(grid(), 1 + grid()[:, 0] / 2, 0)
     for _ in range(400):
-        agent.update(everything)
+        agent.update(rows)
     policy = policy_of(agent)
-    found = (policy.act(np.zeros((1, 3), np.float32), explore=False) - MIDDLE) / HALF
-    return np.asarray(found[0])
+    action = (policy.act(np.zeros((1, 3), np.float32), explore=False) - MIDDLE) / HALF
+    return np.asarray(action[0])
 
 
 @pytest.mark.parametrize(
     ("alpha", "first"), sampled([(0.5, 0.2247), (1e-3, 0.0), (50.0, 1.0)], every=3)
 )
 def test_alpha_says_how_far_the_actor_leaves_the_data(alpha: float, first: float):
-    """The slopes of imitation, a_0, and of Q, alpha / (1 + a_0 / 2) / 2, are equal at
-    a_0 = sqrt(1 + alpha) - 1, or at the bound."""
-    assert learned(alpha)[0] == pytest.approx(first, abs=0.02)
+    """The derivatives of imitation, a_0, and of Q, alpha / (1 + a_0 / 2) / 2, are equal at
+    a_0 = sqrt(1 + alpha) - 1, unless that is beyond the bound."""
+    assert learn_action(alpha)[0] == pytest.approx(first, abs=0.02)
 
 
 def test_its_file_normalises_observations():

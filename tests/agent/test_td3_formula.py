@@ -1,4 +1,4 @@
-"""TD3's targets and losses, by hand, by finite differences and by another implementation."""
+"""Targets and losses of TD3, by hand, by finite differences and against rlax."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ def td3(seed: int = 0, **settings: Any) -> Td3:
 
 
 def test_noise_on_target_actions_is_cut_twice():
-    """0.2 n is cut to -0.5 … 0.5 and the sum to -1 … 1."""
+    """0.2 n is clipped to [-0.5, 0.5], and the sum to [-1, 1]."""
     action = torch.tensor([[0.3, 0.9, -0.9, 0.0]], dtype=torch.float64)
     noise = torch.tensor([[1.0, 2.0, -0.25, -9.0]], dtype=torch.float64)
     expected = [[0.5, 1.0, -0.95, -0.5]]
-    found = smoothed(action, noise, std=0.2, clip=0.5).numpy()
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    noisy = smoothed(action, noise, std=0.2, clip=0.5).numpy()
+    np.testing.assert_allclose(noisy, expected, rtol=1e-12)
 
 
 def test_the_target_is_the_reward_and_the_smaller_of_the_next_values():
-    """1 + 0.9 * min(5, 4) = 4.6; at an end -2."""
+    """1 + 0.9 * min(5, 4) = 4.6, and -2 for the terminal transition."""
     nothing = torch.zeros(2, 1)
     reward, discount = double([[1.0], [-2.0]]), double([[0.9], [0.0]])
     rows = TensorBatch(nothing, nothing, reward, discount, nothing, nothing)
@@ -51,27 +51,29 @@ def test_gradients_are_finite_differences(num_critics: int):
 
 
 def test_the_actor_climbs_along_the_deterministic_policy_gradient():
-    """rlax's loss has the gradient -dQ/da by each action, of which ours is the weighted mean."""
+    """rlax's gradient with respect to each action is -dQ/da; ours is the weighted mean of these."""
     agent, rows = in_double(td3(2))
-    rows, case = TensorBatch(*(each[:6] for each in rows[:6])), of_rlax("td3")
+    rows, case = TensorBatch(*(column[:6] for column in rows[:6])), of_rlax("td3")
     parameters = list(agent.actor.parameters())
     action = torch.tanh(agent.actor(rows.obs))  # [B, A]
     agent.first_critic = lambda _, action: (case["dq_da"] * action).sum(1, keepdim=True)[None]
     slope = case["gradient"]  # [B, A]
     expected = torch.autograd.grad((rows.weight * slope * action).sum() / 6, parameters)
-    found = torch.autograd.grad(agent.actor_loss(rows), parameters)
-    for ours, theirs in zip(found, expected, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-12)
+    gradients = torch.autograd.grad(agent.actor_loss(rows), parameters)
+    for actual, reference in zip(gradients, expected, strict=True):
+        torch.testing.assert_close(actual, reference, rtol=1e-6, atol=1e-12)
 
 
 def test_the_critics_learn_the_value_of_what_the_target_actor_would_do():
     agent, rows = in_double(td3())
     agent.actor_target.mlp.layers[0].weight.data += 0.1
-    agent.critics.target.mlp.biases[2].data[0] += 0.3  # neither critic is always the smaller
+    agent.critics.target.mlp.biases[2].data[0] += (
+        0.3  # so that either critic can be the smaller one
+    )
     noise = np.random.default_rng(0).normal(size=(8, 2))
-    found = agent.critic_loss(rows, torch.from_numpy(noise))
-    off = np.clip(0.2 * noise, -0.5, 0.5)
-    action = np.clip(np.tanh(dense(agent.actor_target, rows.next_obs.numpy())) + off, -1, 1)
+    loss = agent.critic_loss(rows, torch.from_numpy(noise))
+    clipped = np.clip(0.2 * noise, -0.5, 0.5)
+    action = np.clip(np.tanh(dense(agent.actor_target, rows.next_obs.numpy())) + clipped, -1, 1)
     value = smallest(agent.critics.target, rows.next_obs.numpy(), action)
     y = rows.reward.numpy()[:, 0] + rows.discount.numpy()[:, 0] * value
-    assert_critics(agent, rows, found, y, rows.action.numpy())
+    assert_critics(agent, rows, loss, y, rows.action.numpy())

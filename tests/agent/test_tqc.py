@@ -1,4 +1,4 @@
-"""Truncated quantile critics: by hand, by brute force, and on returns that are known."""
+"""Truncated quantile critics: by hand, by brute force, and on known returns."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def test_every_quantile_of_a_target_is_discounted_with_the_entropy():
     columns = double([[1], [2]]), double([[0.5], [0]])
     rows = TensorBatch(nothing, nothing, *columns, nothing, nothing)
     log_prob, ent_coef = double([[2], [1]]), double(0.25)
-    found = soft_quantiles(rows, double([[4, 6], [9, 9]]), log_prob, ent_coef)
-    assert found.tolist() == [[2.75, 3.75], [2, 2]]
+    target = soft_quantiles(rows, double([[4, 6], [9, 9]]), log_prob, ent_coef)
+    assert target.tolist() == [[2.75, 3.75], [2, 2]]
 
 
 def brute_force(quantiles: np.ndarray, target: np.ndarray, weight: np.ndarray) -> float:
-    """Equation 13 pair by pair."""
+    """Computes equation 13 pair by pair."""
     members, rows, count = quantiles.shape
     total = 0.0
     for critic in range(members):
@@ -51,27 +51,27 @@ def brute_force(quantiles: np.ndarray, target: np.ndarray, weight: np.ndarray) -
     return total / (rows * count * target.shape[1])
 
 
-def drawn(*shape: int, seed: int) -> Tensor:
+def randn(*shape: int, seed: int) -> Tensor:
     return double(2 * np.random.default_rng(seed).normal(size=shape))
 
 
 def test_the_loss_is_that_of_all_pairs():
-    quantiles, target = drawn(3, 4, 5, seed=0), drawn(4, 6, seed=1)
+    quantiles, target = randn(3, 4, 5, seed=0), randn(4, 6, seed=1)
     weight = double([[0.2], [1], [0], [3]])
-    found = quantile_loss(quantiles, target, weight).item()
+    loss = quantile_loss(quantiles, target, weight).item()
     expected = brute_force(quantiles.numpy(), target.numpy(), weight.numpy())
-    assert found == pytest.approx(expected, rel=1e-6)
+    assert loss == pytest.approx(expected, rel=1e-6)
 
 
 def test_the_loss_has_the_gradient_of_finite_differences():
-    quantiles, target, weight = drawn(3, 4, 5, seed=0), drawn(4, 6, seed=1), drawn(4, 1, seed=2)
+    quantiles, target, weight = randn(3, 4, 5, seed=0), randn(4, 6, seed=1), randn(4, 1, seed=2)
     quantiles.requires_grad_()
     assert_slopes(lambda: quantile_loss(quantiles, target, weight), [quantiles])
 
 
 def test_the_actor_climbs_the_mean_of_all_quantiles():
     agent, rows = in_double(tqc())
-    noise = drawn(8, 2, seed=0)
+    noise = randn(8, 2, seed=0)
     action, _ = agent.sample_action(rows.obs, noise)
     value = agent.critics.online(rows.obs, action).mean(dim=(0, 2))
     expected = -(rows.weight[:, 0] * value).mean()
@@ -79,10 +79,10 @@ def test_the_actor_climbs_the_mean_of_all_quantiles():
 
 
 def test_the_priority_of_a_row_is_how_far_all_quantiles_are_from_those_of_its_target():
-    """Pair by pair, the mean over critics; of rows that end, whose target is the reward."""
+    """The mean over all pairs and critics; the first rows are terminal, so y is the reward."""
     agent, rows = tqc(num_critics=2), batch(0)
     rows.discount[:4] = 0
-    with torch.no_grad():  # on both sides of every reward
+    with torch.no_grad():  # quantiles on both sides of every reward
         agent.critics.online.mlp.biases[-1].copy_(
             torch.tensor([[-9.0, -3, 0, 4, 10]]).expand(2, 1, 5)
         )
@@ -97,7 +97,7 @@ def test_the_priority_of_a_row_is_how_far_all_quantiles_are_from_those_of_its_ta
 
 
 def test_rows_whose_quantiles_are_wrong_in_spread_alone_have_a_priority():
-    """Of a return of 0 or 4 the mean is right, where all quantiles are 2."""
+    """The return is 0 or 4. If all quantiles are 2, the mean is right but the spread is not."""
     quantiles, target = double([[[2, 2]], [[2, 2]]]), double([[0, 4]])
     assert distance(quantiles, target).tolist() == [[2], [2]]
     assert distance(double([[[0, 4]], [[1, 4]]]), target).tolist() == [[2], [(1 + 3 + 4 + 0) / 4]]
@@ -106,23 +106,23 @@ def test_rows_whose_quantiles_are_wrong_in_spread_alone_have_a_priority():
 @pytest.mark.slow
 @pytest.mark.parametrize("dropped", [0, 1])
 def test_quantiles_of_a_return_that_is_known(dropped: int):
-    """Of an even chance of 0 or 4 at once, whatever was done; then that is over.
+    """The episode ends after one step with a return of 0 or 4, equally likely, for any action.
 
-    Five quantiles at 0.1, 0.3, … 0.9: the Huber threshold moves each by up to 1 from 0 or 4, to
-    q with 0.1 * 1 = 0.9 * q (0.111), 0.3 = 0.7 q (0.429), 0.5 * 1 = 0.5 * 1 (between), and so on.
-    Nothing is left out of a reward, only of what follows.
+    The fractions are 0.1, 0.3, … 0.9. The Huber loss moves quantiles away from 0 and 4 by up to 1:
+    0.1 * 1 = 0.9 * q gives 0.111, 0.3 = 0.7 q gives 0.429, and 0.5 * 1 = 0.5 * 1 holds anywhere in
+    between. Quantiles are dropped from bootstrapped values only, not from rewards.
     """
     agent = tqc(num_critics=2, dropped_quantiles=dropped, tau=1.0, learning_rate=5e-3)
     rng = np.random.default_rng(0)
     for _ in range(400):
         agent.update(gamble(rng))
     with torch.no_grad():
-        found = agent.critics.online(torch.zeros(1, 3), torch.zeros(1, 2)).squeeze(1)  # [2, 5]
+        learned = agent.critics.online(torch.zeros(1, 3), torch.zeros(1, 2)).squeeze(1)  # [2, 5]
     expected = [1 / 9, 3 / 7, 2, 4 - 3 / 7, 4 - 1 / 9]
-    for each in found.tolist():
-        assert each[:2] == pytest.approx(expected[:2], abs=0.1)
-        assert 0.9 < each[2] < 3.1
-        assert each[3:] == pytest.approx(expected[3:], abs=0.1)
+    for quantiles in learned.tolist():
+        assert quantiles[:2] == pytest.approx(expected[:2], abs=0.1)
+        assert 0.9 < quantiles[2] < 3.1
+        assert quantiles[3:] == pytest.approx(expected[3:], abs=0.1)
 
 
 def gamble(rng: np.random.Generator, rows: int = 64) -> Batch:
