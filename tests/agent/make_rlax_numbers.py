@@ -22,7 +22,7 @@ Arrays = dict[str, NDArray[Any]]
 
 
 def map_rows(function: Callable[..., Any], *arrays: NDArray[Any], **same: Any) -> NDArray[Any]:
-    """Applies `function` to each row of the arrays; `same` is passed on unchanged. [B, …]"""
+    """Applies `function` to each row of the arrays; `same` is passed to every call. [B, …]"""
     rows = zip(*arrays, strict=True)
     return np.array([function(*map(jax.numpy.asarray, row), **same) for row in rows])
 
@@ -131,7 +131,7 @@ class CaseGenerator:
 
 
 def cases() -> dict[str, Arrays]:
-    """Returns inputs and outputs by algorithm."""
+    """Returns the inputs and outputs of all cases, keyed by name."""
     draws = CaseGenerator(0)
     fixed = np.tile((np.arange(N) + 0.5) / N, (B, 1))
     return {

@@ -88,6 +88,5 @@ def test_more_joint_actions_than_the_setting_allows_are_refused_with_both_number
     assert value_agent("dqn", space, max_joint_actions=2_000).num_actions == 2_000
     with pytest.raises(ConfigError, match="12 of them"):
         value_agent("dqn", MultiDiscreteSpace(NVEC), max_joint_actions=11)
-    assert (
-        value_agent("dqn", DiscreteSpace(2_000)).num_actions == 2_000
-    )  # the limit is for joint actions only
+    # The limit applies to joint actions only.
+    assert value_agent("dqn", DiscreteSpace(2_000)).num_actions == 2_000

@@ -67,7 +67,7 @@ def test_advantages_of_interleaved_episodes_are_sums_within_each_episode(seed: i
     episode, ended = [], []
     for _ in range(40):
         for env in range(6):
-            if rng.random() < 0.1:  # the environment is reset in this step, which gives no row
+            if rng.random() < 0.1:  # a reset step yields no row
                 continue
             episode.append(running[env])
             ended.append(rng.random() < 0.15)

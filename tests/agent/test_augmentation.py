@@ -63,9 +63,8 @@ def test_both_observations_are_shifted_by_up_to_four_pixels_each_on_its_own() ->
     original = TensorBatch(single, numbers, numbers, numbers, single, numbers)
     augmented = shifted_batch(original, [""], torch.Generator().manual_seed(0))
     bright_pixels = [images.flatten(1).argmax(1) for images in (augmented.obs, augmented.next_obs)]
-    assert all(
-        set(positions.tolist()) == set(range(81)) for positions in bright_pixels
-    )  # 9 x 9 possible shifts
+    # There are 9 x 9 possible shifts.
+    assert all(set(positions.tolist()) == set(range(81)) for positions in bright_pixels)
     assert (bright_pixels[0] == bright_pixels[1]).float().mean() < 0.05
     assert augmented.reward is original.reward
 

@@ -95,9 +95,7 @@ def test_the_actor_of_awac_clones_by_the_exponential_of_the_advantage():
 
 def test_v_of_iql_is_pulled_by_the_target_critics():
     agent, batch = in_double(iql(expectile=0.8))
-    agent.critics.target.mlp.biases[2].data[0] += (
-        0.3  # so that either critic can be the smaller one
-    )
+    agent.critics.target.mlp.biases[2].data[0] += 0.3  # so that either critic can be the minimum
     result = agent.value_loss(batch, batch.action)
     q = smallest(agent.critics.target, batch.obs.numpy(), batch.action.numpy())
     error = q - dense(agent.value, batch.obs.numpy())[:, 0]

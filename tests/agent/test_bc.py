@@ -77,7 +77,7 @@ ONE, OTHER = np.array([1.0, 0, 0]), np.array([0, 1.0, 0])
 
 
 def test_choices_are_made_as_often_as_in_the_data():
-    """In state ONE the data has action 0 once and action 2 three times; in OTHER, always 1."""
+    """The data has action 0 once and action 2 three times in ONE, and only action 1 in OTHER."""
     obs = np.stack([ONE] * 4 + [OTHER] * 4)
     data = data_set(obs, [0, 2, 2, 2, 1, 1, 1, 1], np.zeros(8), 0, obs)
     _, policy = train(counted(), data, 400)

@@ -85,7 +85,7 @@ def test_the_error_is_the_divergence_from_the_target():
 
 
 def build_target(reward: Any, discount: Any, probabilities: Any, atoms: Any) -> tuple[Any, Any]:
-    """Builds target distributions and discounts [B, 1] from [B], [B], [B, N] and [N] values."""
+    """Builds target distributions and discounts [B, 1] from shapes [B], [B], [B, N] and [N]."""
     reward, discount, mass, atoms = (
         torch.as_tensor(values, dtype=torch.float64)
         for values in (reward, discount, probabilities, atoms)
@@ -97,7 +97,7 @@ def test_mass_counts_as_beyond_if_it_would_converge_well_beyond():
     """The atoms are 0, 1 and 2, with a tolerance of 0.1.
 
     Row 1 has discount 0.9 and moves the last atom by 0.3 to 2.3, so it would converge to 5. Rows 2
-    and 3 are terminal: all their mass lies at 2.05, within the tolerance, and at 3.
+    and 3 are terminal. Their mass lies at 2.05 (within the tolerance) and at 3.
     """
     target, discount = build_target(
         [0.5, 2.05, 3.0], [0.9, 0.0, 0.0], [[0.2, 0.3, 0.5]] * 3, [0.0, 1.0, 2.0]

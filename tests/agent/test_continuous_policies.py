@@ -130,7 +130,7 @@ sampling = pytest.mark.parametrize("make", [policy, clipped_policy], ids=["gauss
 def test_a_number_for_an_actor_scales_its_deviations(make: Any):
     def noise(exploration: float | None) -> Any:
         acting = make(exploration=exploration)
-        size = 4 if make is policy else 2  # tanh is linear for deviations of 0.001
+        size = 4 if make is policy else 2  # tanh is nearly linear for deviations of 0.001
         weights = [0, 0, np.log(1e-3), np.log(1e-3)][:size]
         acting.load_snapshot(snapshot(weights, log_std=(np.log(1e-3),) * 2))
         return acting.act(OBS[:100], explore=True) - MIDDLE
@@ -303,8 +303,8 @@ def test_a_policy_that_changes_its_number_of_environments_begins_its_noise_anew(
 
 
 def test_the_noise_of_an_environment_begins_anew_with_its_episode():
-    """Both policies use the same draws. After the end of an episode, the remainder of the previous
-    noise is missing in that environment only, in the next step and all later ones."""
+    """Both policies use the same draws. When an episode ends, its environment loses the remaining
+    noise, in the next step and all later ones. The other environments keep theirs."""
     settings: dict[str, Any] = {"noise": Noise.ornstein_uhlenbeck, "noise_std": 0.1}
     acting, other = deterministic_policy(**settings), deterministic_policy(**settings)
     last = sample_noise(acting, 30, rows=3)[-1]

@@ -175,7 +175,7 @@ def test_values_are_those_that_the_paper_derives():
 
 
 def test_actions_that_the_data_does_not_show_are_valued_lower():
-    """By extrapolation, action 0.9 is worth more than any action in the data, at most 0.3."""
+    """Extrapolation would make action 0.9 the best, but the actions in the data end at 0.3."""
     settings = {"hidden": [32], "learning_rate": 5e-3, "sampled_actions": 4}
     rows, learned = line_data(-0.3, 0.3), {}
     for weight in (0.0, 1.0):

@@ -102,7 +102,7 @@ def test_soft_values_by_hand_also_where_an_action_is_impossible():
 
 
 def test_with_several_components_all_values_are_those_of_the_critic_with_the_smallest_sum():
-    """The expected sums are 10 + 0 and 0 + 9; how a sum is split over components is ignored."""
+    """The critics expect 10 + 0 and 0 + 9. How a sum is split over components does not matter."""
     half = torch.full((1, 4), 0.5)
     q = torch.tensor([[[10.0, 10.0, 0.0, 0.0]], [[0.0, 0.0, 9.0, 9.0]]])
     values = smallest(q, Chances(half, half.log()), is_single=False)

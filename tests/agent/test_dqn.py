@@ -118,7 +118,7 @@ def test_the_device_has_a_name(spec):
 
 @pytest.mark.slow
 def test_a_first_update_does_not_import_the_compiler():
-    """Importing torch._dynamo takes longer than all other imports for an update together."""
+    """Importing torch._dynamo takes longer than all other imports that an update needs."""
     code = """if True:
         import sys, numpy as np
         from border_cli.agent.config import DqnConfig
@@ -159,8 +159,8 @@ RAINBOW: dict[str, Any] = {
 )
 def test_every_setting_changes_what_is_learned(spec, make_batch, change: dict[str, Any]):
     before, after = (
-        weights(train(dqn(spec, **{**RAINBOW, **changed}), make_batch, range(5)))
-        for changed in ({}, change)
+        weights(train(dqn(spec, **{**RAINBOW, **overrides}), make_batch, range(5)))
+        for overrides in ({}, change)
     )
     assert before.shape != after.shape or (before != after).any()
 

@@ -80,7 +80,7 @@ def test_the_gradient_is_that_of_the_taken_action_alone(double: bool, first_erro
     assert result.td_error.tolist() == [[-first_error], [-(1 + 1)]]
     assert float(result.metrics["q_mean"]) == (3 + 1) / 2
     assert float(result.metrics["loss"]) == (first_error**2 + 4) / 2
-    weight, bias = gradient  # of the mean of two squares: error times input
+    weight, bias = gradient  # gradient of the mean of two squares: error times input
     assert weight.tolist() == [[first_error * 1], [2 * 2]]
     assert bias.tolist() == [first_error, 2]
 
@@ -160,7 +160,7 @@ def test_loss_and_gradient_are_those_of_autograd(space, hidden, double, loss, al
     if alpha:
         formula = partial(discrete_cql.td_loss, td_loss=formula, weight=alpha, atoms=None)
     gradient, result = td_of(q, q_target, batch, formula, double=double)
-    outputs = q(batch.obs)  # the cache of networks that use autograd
+    outputs = q(batch.obs)  # with autograd, the outputs are the cache
     from_outputs = LearnedNetwork.backward(q, outputs, result.grad_output)
     assert not any(tensor.requires_grad for tensor in (*gradient, *result.metrics.values()))
     torch.testing.assert_close(result.metrics["loss"], expected_loss, rtol=1e-6, atol=1e-6)

@@ -50,7 +50,7 @@ def iqn(spec: EnvSpec, seed: int = 0, **settings: Any) -> Iqn:
 
 
 def fake_network(quantiles: torch.Tensor, choosing: torch.Tensor) -> Any:
-    """A fake network that returns `quantiles` and selects actions by the means of `choosing`."""
+    """A fake network that returns `quantiles` and selects actions by the mean of `choosing`."""
     return SimpleNamespace(
         keeping=lambda *_: (quantiles, None),
         embedded=lambda obs: obs,
@@ -135,11 +135,11 @@ def test_a_gamble_is_taken_by_its_mean_and_left_by_its_worst_quarter(risk_high, 
     learned, chosen = values_and_actions(agent, 2)
     np.testing.assert_allclose(learned, values, atol=0.01)
     assert chosen == actions
-    fractions = torch.tensor([[0.125, 0.25, 0.375, 0.625, 0.75, 0.875]])  # away from the jump
+    fractions = torch.tensor([[0.125, 0.25, 0.375, 0.625, 0.75, 0.875]])  # none at the jump at 0.5
     with torch.no_grad():
         quantiles = agent.online(torch.eye(2), fractions)  # [state, fraction, action]
     np.testing.assert_allclose(quantiles[1, :, 1], [0, 0, 0, 1, 1, 1], atol=0.01)
-    # In state 0, action 1 is worth what the agent selects in state 1.
+    # Action 1 of state 0 is worth as much as the action selected in state 1.
     expected = [0, 0, 0, 1, 1, 1] if actions[1] else [0.4] * 6
     np.testing.assert_allclose(quantiles[0, :, 1], expected, atol=0.015)
 

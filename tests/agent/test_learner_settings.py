@@ -50,9 +50,8 @@ def test_a_cuda_graph_learns_what_the_cpu_learns(spec, make_batch):
     eager, compiled = dqn(spec), dqn(spec, device="cuda", compile=True)
     batches = [make_batch(k) for k in range(6)]
     with compiled.learner_thread():
-        updates = [
-            compiled.update(batch) for batch in batches
-        ]  # results are read after the last update
+        # Results are read only after the last update.
+        updates = [compiled.update(batch) for batch in batches]
     expected = [eager.update(batch) for batch in batches]
     for actual, reference in zip(updates, expected, strict=True):
         np.testing.assert_allclose(actual.td_error(), reference.td_error(), rtol=1e-3, atol=1e-5)

@@ -45,7 +45,7 @@ def test_targets_of_dqn_leave_invalid_actions_out(online: Any, target: float) ->
 
 @pytest.mark.parametrize(("chosen", "atom"), [(None, 2), ([2, 3, 0], 0)])
 def test_targets_of_c51_leave_invalid_actions_out(chosen: Any, atom: int) -> None:
-    """All mass of an action is on one atom, that of the invalid action on the last atom."""
+    """Every action has its mass on a single atom, the invalid action on the last one."""
     outputs, online = (
         None if atoms is None else 50 * torch.eye(4)[atoms].flatten()[None]
         for atoms in ([0, 3, 2], chosen)

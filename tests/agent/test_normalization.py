@@ -56,7 +56,8 @@ def observe_batches(agent: Dqn, make_batch, count: int = 40) -> Dqn:
     for seed in range(count):
         rows = to_transitions(rescale(make_batch(seed, 50)))
         agent.observe(rows)
-        agent.observe_returns(Moments.of(rows.reward.astype(np.float64)))  # returns for gamma=0
+        # With gamma=0, returns are rewards.
+        agent.observe_returns(Moments.of(rows.reward.astype(np.float64)))
     return agent
 
 
@@ -64,9 +65,9 @@ def test_an_update_is_that_of_numbers_with_mean_0_and_deviation_1(spec, make_bat
     """The fixture's batches are roughly standard normal, with returns of deviation 2."""
     normalising = observe_batches(dqn(spec, normalize_obs=True, normalize_reward=True), make_batch)
     plain = dqn(spec)
-    rows = [rescale(make_batch(seed, 50)) for seed in range(40)]
-    obs = np.concatenate([rows_part.obs for rows_part in rows]).astype(np.float64)
-    reward = np.concatenate([rows_part.reward for rows_part in rows]).astype(np.float64)
+    parts = [rescale(make_batch(seed, 50)) for seed in range(40)]
+    obs = np.concatenate([part.obs for part in parts]).astype(np.float64)
+    reward = np.concatenate([part.reward for part in parts]).astype(np.float64)
     batch = rescale(make_batch(99))
 
     def by_hand(values: Any) -> Any:
@@ -110,7 +111,7 @@ def test_without_it_nothing_is_kept(spec, make_batch):
 def test_weights_learned_with_other_normalising_are_refused_by_the_name_of_the_setting(
     spec, of: str, mine: bool, beside: bool
 ):
-    """The other normalisation is the same in both runs, either on or off."""
+    """The other kind of normalisation is on in both runs or off in both."""
     other = {"reward": "obs", "obs": "reward"}[of]
     both = {f"normalize_{other}": beside}
     new = dqn(spec, **both, **{f"normalize_{of}": mine})
@@ -203,7 +204,7 @@ def merged_divisor(values: Any) -> float:
 def test_a_stream_without_ends_is_divided_as_gymnasium_divides_it():
     plain, wrapped = (gym.make("Pendulum-v1", max_episode_steps=10_000) for _ in range(2))
     normalized = NormalizeReward(wrapped, gamma=0.9)
-    normalized.return_rms = RunningMeanStd(epsilon=0.0)  # instead of a prior count of 1e-4
+    normalized.return_rms = RunningMeanStd(epsilon=0.0)  # the default count is 1e-4
     rng, returns, statistics = np.random.default_rng(1), DiscountedReturns(0.9, 1), []
     for env in (plain, normalized):
         env.reset(seed=1)

@@ -33,7 +33,7 @@ from tests.support.policies import policy_of
 from tests.support.saved_states import reread, same
 from tests.support.spaces import box, numbers, reals
 
-DRAWS = 30_000  # a frequency is off by more than 0.015 in one of a million runs
+DRAWS = 30_000  # frequencies are off by more than 0.015 in one of a million runs
 
 
 def shares(action: np.ndarray, num_actions: int) -> list[float]:
@@ -66,21 +66,20 @@ def test_epsilon_zero_never_explores_and_epsilon_one_always():
 
 @pytest.mark.parametrize("epsilon", [1e-3, 0.3, 1.0])
 def test_what_is_explored_is_uniform_whatever_epsilon_is(epsilon):
-    """One random number decides whether to explore and selects the action, without a bias."""
+    """One random number decides whether to explore and which action to take, without bias."""
     q = np.zeros((200_000, 3), np.float32)
     q[:, 1] = 1
     action, explore = np.zeros(0, np.int64), EpsilonGreedy(rng())
     while np.count_nonzero(action != 1) < 400:
         action = np.concatenate([action, explore(q, epsilon)])
     first, _, last = np.bincount(action, minlength=3)
-    assert last / (first + last) == pytest.approx(
-        0.5, abs=0.125
-    )  # 5 standard deviations for 400 draws
+    # The tolerance is 5 standard deviations for 400 draws.
+    assert last / (first + last) == pytest.approx(0.5, abs=0.125)
 
 
 @pytest.mark.parametrize("num_rows", [1, 3])
 def test_a_few_rows_at_a_time_explore_as_often_as_many(num_rows):
-    """Random numbers are drawn in blocks; these calls cross their boundaries."""
+    """Random numbers are drawn in blocks; these calls cross block boundaries."""
     explore, q = EpsilonGreedy(rng()), rows(0, 5, 1)[:num_rows]
     action = np.concatenate([explore(q, 0.3) for _ in range(DRAWS // num_rows)])
     assert shares(action, 3) == pytest.approx([0.1, 0.8, 0.1], abs=0.015)
@@ -122,7 +121,7 @@ def test_each_environment_draws_for_itself(explore):
 
 
 LINEAR = partial(NumpyNetwork, Architecture(numbers(1), hidden=()))
-OBS = np.ones((4_000, 1), np.float32)  # frequencies are within 0.04
+OBS = np.ones((4_000, 1), np.float32)  # enough for frequencies within 0.04
 
 
 def snapshot(q: list[float], env_steps: int = 0, warm_up: bool = False) -> Snapshot:
@@ -187,9 +186,8 @@ def test_the_temperature_is_that_of_the_settings_or_the_constant(constant, expec
 def test_settings_of_an_actor_replace_those_of_the_agent():
     soft: Any = {"exploration": "softmax", "temperature": 0.5}
     acting = policy(soft, epsilon={"initial": 0.0, "final": 0.0})
-    assert share_of_1(acting, snapshot([0, np.log(2)])) == pytest.approx(
-        0.8, abs=0.04
-    )  # odds of 4 : 1
+    # The odds are 4 : 1.
+    assert share_of_1(acting, snapshot([0, np.log(2)])) == pytest.approx(0.8, abs=0.04)
 
 
 def test_a_constant_that_is_no_probability_is_refused_as_epsilon_only():
@@ -282,7 +280,7 @@ def test_a_policy_takes_the_actions_of_the_torch_network(spec, form: dict[str, A
 
 
 def test_the_value_of_atoms_is_their_mean_however_large_the_logits():
-    """With atoms -1, 0 and 1, halves at -1 and 1 are worth 0, and halves at 0 and 1 0.5."""
+    """The atoms are -1, 0 and 1. Mass split over -1 and 1 is worth 0, over 0 and 1 it is 0.5."""
     config = DqnConfig(num_atoms=3, v_min=-1.0, v_max=1.0)
     single_obs = EnvSpec(
         id="One", observation=DiscreteSpace(1), action=DiscreteSpace(2), max_episode_steps=None
@@ -480,7 +478,7 @@ def act(policy: Policy, steps: int, rows: int) -> list[Any]:
 @pytest.mark.parametrize("rows", [1, 3])
 @pytest.mark.parametrize("exploration", ["epsilon_greedy", "softmax"])
 def test_a_restored_q_policy_explores_as_the_one_that_went_on(exploration, rows):
-    """Uses up several blocks of draws, and acts in warm-up, which does not use the blocks."""
+    """Covers several blocks of random draws, and warm-up, which draws outside of the blocks."""
     policy = q_policy(exploration, 1)
     for steps, warm_up in ((0, False), (3, True), (3, False), (500, False), (1, True)):
         policy.load_snapshot(box_snapshot(warm_up))

@@ -47,7 +47,7 @@ def test_the_loss_is_that_of_rlax_divided_by_kappa(kappa: float):
 
 
 def test_one_row_by_hand():
-    """At fraction 1/4, a target 2 above costs 1/4 (2 - 1/2), and 1/2 below 3/4 (1/2)^2 / 2."""
+    """At fraction 1/4, error 2 costs 1/4 (2 - 1/2) and error -1/2 costs 3/4 (1/2)^2 / 2."""
     huber = quantile_regression(row(0), row(0.25), row(2, -0.5), row(2), 1.0)
     assert huber.loss.item() == 2 * (0.375 + 0.09375) / 2
     assert huber.grad_output.tolist() == [[-2 * (0.25 - 0.375) / 2]]
@@ -75,7 +75,7 @@ def test_the_distance_of_a_row_is_the_mean_over_all_pairs():
 INPUTS, ACTIONS, QUANTILES = 2, 3, 4
 FRACTIONS = torch.tensor([0.125, 0.375, 0.625, 0.875], dtype=torch.float64)
 EQUAL = torch.full((QUANTILES,), 0.25, dtype=torch.float64)
-# The number of updates is a multiple of the interval, so the target is exact at the end of a stage.
+# Stages are multiples of the interval, so that the target is up to date at their end.
 FOLLOWING = {"target_interval": 20, "tau": 1.0}
 QUICK: dict[str, Any] = {"hidden": [32], "num_quantiles": 8, **FOLLOWING}
 
@@ -137,7 +137,7 @@ def test_the_next_action_is_chosen_by_the_range():
     zero, one = torch.zeros(1, 1), torch.ones(1, 1)
     batch = TensorBatch(zero, zero.long(), reward=zero, discount=one, next_obs=zero, weight=one)
     q_next, fractions = torch.tensor([[0.0, 10, 4, 4]]), torch.tensor([0.25, 0.75])
-    for shares, apart in (([0.5, 0.5], 5), ([1.0, 0.0], 4)):  # from 0 to (0, 10) and to (4, 4)
+    for shares, apart in (([0.5, 0.5], 5), ([1.0, 0.0], 4)):  # mean distances from 0
         formula = partial(td_loss, fractions=fractions, shares=torch.tensor(shares), kappa=1.0)
         for online_next in (q_next, None):
             assert formula(torch.zeros(1, 4), q_next, online_next, batch).td_error.item() == apart
@@ -172,7 +172,7 @@ def test_a_gamble_is_taken_by_its_mean_and_left_by_its_worst_quarter(risk_high, 
     with torch.no_grad():
         quantiles = agent.online(torch.eye(2)).view(2, 2, 8)
     np.testing.assert_allclose(quantiles[1], [[0.4] * 8, [0] * 4 + [1] * 4], atol=0.01)
-    # In state 0, action 1 is worth what the agent selects in state 1.
+    # Action 1 of state 0 is worth as much as the action selected in state 1.
     gamble = [0] * 4 + [1] * 4
     np.testing.assert_allclose(quantiles[0, 1], gamble if actions[1] else [0.4] * 8, atol=0.01)
 
@@ -196,7 +196,7 @@ def test_acting_in_numpy_takes_the_mean_over_the_range_of_what_torch_gives(spec,
     obs = np.random.default_rng(1).standard_normal((300, 3)).astype(np.float32)
     with torch.no_grad():
         quantiles = agent.online(torch.from_numpy(obs)).view(300, 2, 5).numpy()
-    # Each quantile covers a fifth; 10,000 points of the range approximate how much of it is used.
+    # Each quantile covers a fifth of [0, 1]; 10,000 points of the range approximate its weight.
     points = low + (high - low) * (np.arange(10_000) + 0.5) / 10_000
     q = quantiles[:, :, (points * 5).astype(int)].mean(2)  # [300, 2]
     np.testing.assert_allclose(policy.network(obs), q, rtol=1e-3, atol=1e-4)

@@ -15,7 +15,7 @@ from tests.support.continuous_env import data_set
 from tests.support.spaces import box
 
 ENT_COEF, GAMMA, ROWS = 0.2, 0.9, 128
-LIMIT = 3.0  # env actions are from -3 to 3; divided by 3 they are from -1 to 1
+LIMIT = 3.0  # env actions are in [-3, 3], and scaled to [-1, 1]
 BEFORE = np.linspace(-8, 8, 4_001)  # integration points, before tanh
 
 

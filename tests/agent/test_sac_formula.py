@@ -107,7 +107,7 @@ def to_float64(draws: Any) -> Any:
 
 
 def test_the_weight_of_entropy_grows_where_entropy_falls_short():
-    """Adam's first step is the learning rate, opposite to the sign of the gradient."""
+    """Adam's first step is -learning_rate * sign(gradient)."""
     config = SacConfig(ent_coef_init=0.5, ent_coef_learning_rate=0.1, target_entropy=-1.5)
     for log_prob, sign in ((2.0, 1), (1.0, -1)):
         weight = EntropyCoefficient(config, -2.0, torch.device("cpu"))

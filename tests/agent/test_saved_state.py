@@ -114,9 +114,8 @@ def test_weights_learned_on_other_atoms_are_refused(spec):
     with pytest.raises(CheckpointError, match=match):
         dqn(spec, 2, num_atoms=5).load_weights(saved)
     dqn(spec, 2, num_atoms=5, v_max=100.0).load_weights(saved)
-    dqn(spec, 2, v_max=3.0).load_weights(
-        dqn(spec, 1).state_dict()
-    )  # without atoms, v_max has no effect
+    # Without atoms, v_max has no effect.
+    dqn(spec, 2, v_max=3.0).load_weights(dqn(spec, 1).state_dict())
 
 
 def test_an_agent_that_learns_nothing_has_no_weights_to_begin_with(spec):
@@ -156,7 +155,7 @@ SMALL: dict[str, Any] = {"hidden": [9, 4], "learning_rate": 0.01, "batch_size": 
 NORMALISED = {"normalize_obs": True, "normalize_reward": True}
 FOLLOWED = {"target_interval": 7, "tau": 0.3}
 SINGLE = {"num_critics": 1, "policy_delay": 1, "target_noise": 0.0}
-# The agent, whether its actions are discrete, and its settings, by kind.
+# By kind: name of the agent, whether its actions are discrete, and its settings.
 KINDS: dict[str, tuple[str, bool, dict[str, Any]]] = {
     "dqn": ("dqn", True, {"double": True, **FOLLOWED}),
     "rainbow": (
@@ -300,7 +299,7 @@ def assert_close(agent: TorchAgent, other: TorchAgent, *, atol: float) -> None:
 
 @all_kinds
 def test_updates_with_onednn_are_those_with_mkl(kind: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(matmul, "WORTHWHILE", 0)  # these products are too small otherwise
+    monkeypatch.setattr(matmul, "WORTHWHILE", 0)  # otherwise these products are too small
     agents = [agent_of(kind, 1, matmul=Matmul(backend)) for backend in ("mkl", "onednn")]
     for agent in agents:
         learn(agent, kind, range(10))
@@ -414,7 +413,7 @@ def test_images_beside_numbers_are_learned_from_acted_on_and_saved(
 def test_a_compiled_agent_learns_what_an_eager_one_learns(
     kind: str, backend: str, monkeypatch: pytest.MonkeyPatch
 ):
-    """All kinds are traced by torch; the two with the most parts are also compiled to C++."""
+    """The kinds are traced by torch; the two with the most parts are also compiled to C++."""
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=backend))
     eager, compiled = agent_of(kind, 1), agent_of(kind, 1, compile=True)
     learn(eager, kind, range(7))
@@ -443,7 +442,7 @@ def test_a_fixed_weight_of_entropy_is_that_of_the_settings_and_not_of_a_checkpoi
 def test_a_coefficient_that_one_of_two_runs_learned_is_that_of_the_settings(
     old: float | None, new: float | None
 ):
-    """The networks fit nevertheless."""
+    """The networks themselves fit."""
     before, after = sac(1, ent_coef=old), sac(2, ent_coef=new)
     first = after.ent_coef().item()
     for seed in range(5):

@@ -43,7 +43,7 @@ def test_actor_and_targets_wait_for_their_turn():
         assert ("loss_actor" in metrics) == is_due
 
 
-PEAK = np.array([0.5, -0.25])  # scaled to -1 to 1
+PEAK = np.array([0.5, -0.25])  # scaled to [-1, 1]
 
 
 def test_the_value_and_the_best_action_of_a_loop_are_found():

@@ -97,7 +97,7 @@ def learn_action(alpha: float) -> np.ndarray:
     ("alpha", "first"), sampled([(0.5, 0.2247), (1e-3, 0.0), (50.0, 1.0)], every=3)
 )
 def test_alpha_says_how_far_the_actor_leaves_the_data(alpha: float, first: float):
-    """The derivatives of imitation, a_0, and of Q, alpha / (1 + a_0 / 2) / 2, are equal at
+    """The derivatives of the imitation loss, a_0, and of Q, alpha / (1 + a_0 / 2) / 2, are equal at
     a_0 = sqrt(1 + alpha) - 1, unless that is beyond the bound."""
     assert learn_action(alpha)[0] == pytest.approx(first, abs=0.02)
 

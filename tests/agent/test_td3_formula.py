@@ -67,9 +67,7 @@ def test_the_actor_climbs_along_the_deterministic_policy_gradient():
 def test_the_critics_learn_the_value_of_what_the_target_actor_would_do():
     agent, rows = in_double(td3())
     agent.actor_target.mlp.layers[0].weight.data += 0.1
-    agent.critics.target.mlp.biases[2].data[0] += (
-        0.3  # so that either critic can be the smaller one
-    )
+    agent.critics.target.mlp.biases[2].data[0] += 0.3  # so that either critic can be the minimum
     noise = np.random.default_rng(0).normal(size=(8, 2))
     loss = agent.critic_loss(rows, torch.from_numpy(noise))
     clipped = np.clip(0.2 * noise, -0.5, 0.5)

@@ -49,7 +49,7 @@ def test_the_smaller_of_first_and_last_axis_holds_the_channels(
         ((10, 10, 10), (10, 10, 10), False),  # MinAtar's Seaquest
         ((8, 8, 111), (111, 8, 8), False),  # planes of a chess board
         ((111, 8, 8), (111, 8, 8), True),
-        ((7, 9, 7), (7, 7, 9), False),  # no square: the last of the two equal axes
+        ((7, 9, 7), (7, 7, 9), False),  # not square: the last of two equal axes
     ],
 )
 def test_the_third_axis_of_a_square_holds_the_channels_and_the_last_of_a_cube(

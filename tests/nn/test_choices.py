@@ -26,7 +26,7 @@ def test_choices_are_drawn_as_often_as_the_softmax_of_their_component_says():
     shares = torch.tensor([0.1, 0.6, 0.3, 0.2, 0.8])
     logits = torch.log(shares).expand(50_000, 5) + 4
     noise = torch.rand(50_000, 5, generator=torch.Generator().manual_seed(2))
-    noise[0, 1] = 0  # a generator may return 0; the choice must then not be taken
+    noise[0, 1] = 0  # a generator may return 0, which must never select a choice
     action = Choices([3, 2]).sample(logits, noise)
     assert action[:, :3].sum(1).eq(1).all()
     assert action[0, 1] == 0

@@ -123,7 +123,7 @@ def test_torchs_other_threads_flush_denormals_as_the_learner_does():
         with agent.learner_thread():
             assert torch.get_num_threads() == 2
             tiny = torch.full((1_000_000,), 1e-38)
-            bits = (tiny * 0.01).numpy().view("i4")  # as a float, a denormal may equal 0
+            bits = (tiny * 0.01).numpy().view("i4")  # as a float, a denormal may compare equal to 0
         assert not bits.any(), np.count_nonzero(bits)
     """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
@@ -132,7 +132,7 @@ def test_torchs_other_threads_flush_denormals_as_the_learner_does():
 @pytest.mark.slow
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs the allocator of glibc")
 def test_a_learner_reuses_freed_memory_instead_of_returning_it_to_the_kernel():
-    """Runs in a separate process, because the setting is permanent. 8 blocks have 1,024 pages."""
+    """Runs in a separate process, because the setting is permanent. 8 blocks are 1,024 pages."""
     code = """if True:
         import resource
         import numpy as np

@@ -80,7 +80,7 @@ def test_chosen_members_answer_as_they_do_among_all(layer_norm):
 
 
 def test_dropout_comes_before_layer_norm_and_activation():
-    """The order in figure 1 of the paper: weights, dropout, layer norm, activation."""
+    """The order in figure 1 of the DroQ paper: weights, dropout, layer norm, activation."""
     several, rows = ensemble(dropout=0.5, layer_norm=True), randn(6, 3)
     masks = several.dropout_masks(6, torch.Generator().manual_seed(1))
     assert masks is not None
@@ -104,9 +104,8 @@ def test_the_share_of_dropout_is_left_out_and_the_mean_stays():
     masks = several.dropout_masks(1_000, torch.Generator().manual_seed(0))
     (mask,) = masks
     assert mask.unique().tolist() == pytest.approx([0, 1 / 0.7])
-    assert (mask == 0).float().mean().item() == pytest.approx(
-        0.3, abs=0.005
-    )  # 3.9 standard deviations
+    # The tolerance is 3.9 standard deviations.
+    assert (mask == 0).float().mean().item() == pytest.approx(0.3, abs=0.005)
 
 
 def test_weights_begin_as_those_of_torchs_layers():

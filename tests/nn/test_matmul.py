@@ -1,4 +1,4 @@
-"""The oneDNN matmul backend: as exact as torch's own products, which are used where it is unfit."""
+"""The oneDNN matmul backend: accuracy compared with torch, and when torch is used instead."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_products_are_as_exact_as_torchs(name: str, rows: int, size: int) -> Non
     doubled = (operand.double() if isinstance(operand, Tensor) else operand for operand in operands)
     exact = product(*doubled, onednn=False)
     torch_error = error(product(*operands, onednn=False), exact)
-    one_ulp = 2**-23 * exact.abs().max().item()  # of the largest value
+    one_ulp = 2**-23 * exact.abs().max().item()  # for the largest value
     assert suits_onednn(*operands[:2])
     assert error(product(*operands, onednn=True), exact) <= 2 * torch_error + one_ulp
 

@@ -51,7 +51,7 @@ def test_a_gradient_that_lies_otherwise_in_memory_moves_the_right_weights():
 
     assert not torch.autograd.grad(loss(), weight)[0].is_contiguous()
     Adam([weight], learning_rate=0.5).minimize(loss())
-    # Adam's first step is the learning rate, opposite to the sign of each entry.
+    # Adam's first step is -learning_rate * sign(gradient).
     torch.testing.assert_close(weight.detach(), -0.5 * slope)
 
 

@@ -1,4 +1,4 @@
-"""Agents that are too large are refused during construction, before they use the memory."""
+"""Agents that are too large are refused during construction, before memory is allocated."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_an_agent_that_is_too_large_is_refused_before_it_takes_memory(
 
 
 class UserNetwork(nn.Module):
-    """A user's network with a layer that infers its size from its first input."""
+    """A user-defined network with a layer that infers its size from its first input."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Networks of users: construction, seeding and a trial run, which refuses unsuitable ones."""
+"""User-defined networks: construction, seeding, and refusal of unsuitable ones."""
 
 from __future__ import annotations
 
