@@ -142,7 +142,7 @@ def mixed_rows(rows: int) -> Transitions:
 def test_statistics_stay_on_the_cpu_wherever_the_networks_are(spec):
     """Observations are arrays on the CPU, even if the learner's encoder is on another device."""
     on_cpu, on_meta = (dqn(replace(spec, observation=MIXED), normalize_obs=True) for _ in range(2))
-    on_meta.features.to("meta")  # a device on which nothing can be read
+    on_meta.features.to("meta")  # the meta device holds no values
     rows = mixed_rows(30)
     for agent in (on_cpu, on_meta):
         agent.observe(rows)

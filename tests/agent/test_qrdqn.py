@@ -75,7 +75,7 @@ def test_the_distance_of_a_row_is_the_mean_over_all_pairs():
 INPUTS, ACTIONS, QUANTILES = 2, 3, 4
 FRACTIONS = torch.tensor([0.125, 0.375, 0.625, 0.875], dtype=torch.float64)
 EQUAL = torch.full((QUANTILES,), 0.25, dtype=torch.float64)
-# Stages are multiples of the interval, so that the target is up to date at their end.
+# Training stages are multiples of the interval, so that the target is up to date at their end.
 FOLLOWING = {"target_interval": 20, "tau": 1.0}
 QUICK: dict[str, Any] = {"hidden": [32], "num_quantiles": 8, **FOLLOWING}
 
