@@ -1,4 +1,4 @@
-"""Every test leaves no thread, process or segment behind. Pytest itself ends one that hangs."""
+"""Fixtures of all tests, and the check that a test leaves no thread or process behind."""
 
 from __future__ import annotations
 
@@ -23,30 +23,32 @@ from xdist.scheduler import WorkStealingScheduling
 from border_cli.registry import GROUPS, NETWORKS, register_builtin
 from tests.support import leftovers
 
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a suite in the background ignores it
+signal.signal(
+    signal.SIGINT, signal.default_int_handler
+)  # ignored if the suite runs in the background
 
-TQDM_THREAD = "tqdm_monitor"  # one per process, of the bars of torch.compile
+TQDM_THREAD = "tqdm_monitor"  # one per process, started by the progress bars of torch.compile
 GRACE_S = 5.0
 
-# Its handler keeps the `sys.stderr` of its first import, which within a test is pytest's own file,
-# and closes it where logging is configured anew.
+# The handler of absl stores `sys.stderr` at its first import, which within a test is pytest's file,
+# and closes that file when logging is configured again.
 absl.logging.get_absl_handler().python_handler.stream = sys.__stderr__
 
 
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """A worker that has nothing left takes tests from another one."""
+    """Lets an idle worker take tests from another one."""
     return WorkStealingScheduling(config, log)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes longest begins first, so that no worker waits for another one's at the end."""
+    """Starts the longest tests first, so that no worker is idle at the end."""
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Nothing that is collected is garbage, and nothing of it is looked at again for garbage."""
+    """Disables garbage collection while pytest collects, and exempts the collected items from it."""
     gc.disable()
     try:
         return (yield)
@@ -59,15 +61,15 @@ def pytest_collection() -> Generator[None, object, object]:
 def nothing_is_left_behind() -> Iterator[None]:
     threads, processes = set(threading.enumerate()), leftovers.processes()
     yield
-    begun = [
-        each
-        for each in set(threading.enumerate()) - threads
-        # Nobody can join a thread that torch's autograd has begun for a GPU.
-        if each.name != TQDM_THREAD and not isinstance(each, threading._DummyThread)
+    new = [
+        candidate
+        for candidate in set(threading.enumerate()) - threads
+        # A thread that torch's autograd starts for a GPU cannot be joined.
+        if candidate.name != TQDM_THREAD and not isinstance(candidate, threading._DummyThread)
     ]
-    for thread in begun:
+    for thread in new:
         thread.join(GRACE_S)
-    left = [thread.name for thread in begun if thread.is_alive()]
+    left = [thread.name for thread in new if thread.is_alive()]
     assert not left, f"threads left behind: {left}"
     assert not multiprocessing.active_children()
     alive = leftovers.wait_until_gone(leftovers.processes() - processes, GRACE_S)
@@ -76,7 +78,7 @@ def nothing_is_left_behind() -> Iterator[None]:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The current folder, with the search path and the log handlers put back afterwards."""
+    """A temporary current directory; the search path and the log handlers are restored."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("BORDER_CONFIG_PATH", raising=False)
     monkeypatch.setattr(sys, "path", list(sys.path))
@@ -91,7 +93,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def write(folder: Path) -> Callable[[str, str], Path]:
-    """Writes a file of the user."""
+    """A function that writes a file below `folder`."""
 
     def _write(name: str, text: str) -> Path:
         path = folder / name
@@ -104,7 +106,7 @@ def write(folder: Path) -> Callable[[str, str], Path]:
 
 @pytest.fixture
 def own_modules(folder: Path) -> Iterator[None]:
-    """Modules of the folder can be imported; what they register is gone afterwards."""
+    """Makes modules in `folder` importable, and removes what they register afterwards."""
     register_builtin()
     before = {group: dict(registry._entries) for group, registry in GROUPS.items()}
     networks = dict(NETWORKS._targets)

@@ -1,4 +1,4 @@
-"""Builds actor managers from fakes."""
+"""Actor managers built from fakes, and helpers to run them."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def snapshot(opt_steps: int = 0, *, warm_up: bool = False) -> Snapshot:
 
 
 def env_seed(actor_id: int, incarnation: int = 0) -> int:
-    """Of the environments of this incarnation, in the managers that are built here."""
+    """The seed of an incarnation's environments, in managers that `Built` creates."""
     return derived_seed(0, Branch.ACTOR, actor_id, incarnation, ActorStream.ENV)
 
 
 class DrawingPolicy(FakePolicy):
-    """Draws its actions."""
+    """Acts at random."""
 
     def __init__(self, rng: np.random.Generator) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ class DrawingPolicy(FakePolicy):
 
 
 class DrawingPolicyFactory:
-    """Policies that never act twice in the same way, unless they go on where they were."""
+    """Creates policies with random actions, which repeat only if the generator is restored."""
 
     def __call__(self, rng: np.random.Generator, exploration: ActorExploration = None) -> Policy:
         del exploration
@@ -77,10 +77,10 @@ class DrawingPolicyFactory:
 
 
 class Built:
-    """A manager and the parts it was made of; it goes on from `state` where there is one.
+    """An actor manager and its parts; loads `state` if one is given.
 
-    `lives` and `folder` script the environments of any backend; `make_env` is for those whose
-    actors live in this process.
+    `lives` and `folder` script the environments of any backend. `make_env` works only with
+    backends whose actors run in this process.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class Built:
         )
         self.manager = _manager(backend, make_actor, clock or MonotonicClock(), order, settings)
         if state is not None:
-            self.manager.load_state_dict(copy.deepcopy(state))  # it may come from a file
+            self.manager.load_state_dict(copy.deepcopy(state))  # as if read from a file
 
 
 def _manager(
@@ -136,7 +136,9 @@ def _manager(
         serial = SerialConfig(**settings)
         return SerialActorManager(serial, make_actor=make_actor, clock=clock, order=order)
     if backend == "process":
-        process = ProcessConfig(**{"nice": 0} | settings)  # a busy machine must not slow tests
+        process = ProcessConfig(
+            **{"nice": 0} | settings
+        )  # on a busy machine, nice actors would slow the tests
         return ProcessActorManager(process, make_actor=make_actor, clock=clock)
     if backend == "ray":
         return RayActorManager(RayConfig(**settings), make_actor=make_actor, clock=clock)
@@ -144,20 +146,20 @@ def _manager(
 
 
 def receive(manager: ActorManager, samples: int) -> list[Experience]:
-    """Receives until so many samples have arrived; copies, valid for ever."""
+    """Receives until at least `samples` samples have arrived; returns copies that stay valid."""
     arrived: list[Experience] = []
     while count(arrived) < samples:
-        arrived += [kept(each) for each in manager.receive(5.0)]
+        arrived += [kept(message) for message in manager.receive(5.0)]
     return arrived
 
 
 def kept(message: Experience) -> Experience:
-    """The message in memory of its own."""
+    """Returns a copy of the message that owns its memory."""
     return copied(message)
 
 
 def count(messages: list[Experience]) -> int:
-    return sum(len(each.transitions) for each in messages)
+    return sum(len(message.transitions) for message in messages)
 
 
 def start(manager: ActorManager, samples: float = math.inf) -> None:
@@ -166,7 +168,7 @@ def start(manager: ActorManager, samples: float = math.inf) -> None:
 
 
 def receive_until_crash(built: Built, samples: float = math.inf) -> None:
-    """Runs actors that may make so many samples until that raises."""
+    """Lets the actors collect up to `samples` samples and receives until that raises."""
     with built.manager as manager:
         start(manager, samples)
         while True:
@@ -180,9 +182,9 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 def accounted(manager: ActorManager, arrived: list[Experience]) -> None:
-    """Every sample that an actor made was received or is counted as lost."""
+    """Asserts that every sample collected was either received or counted as lost."""
     stats = manager.stats()
-    assert count(arrived) == sum(each.samples for each in stats)
-    assert sum(each.env_steps for each in stats) == sum(
-        each.samples + each.lost_samples for each in stats
+    assert count(arrived) == sum(actor.samples for actor in stats)
+    assert sum(actor.env_steps for actor in stats) == sum(
+        actor.samples + actor.lost_samples for actor in stats
     )

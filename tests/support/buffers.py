@@ -1,4 +1,4 @@
-"""Replay buffers of each kind, and the way of their rows through a checkpoint."""
+"""Replay buffers of every kind, and copying their rows as a checkpoint does."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from border_cli.replay_buffer.uniform import UniformReplayBuffer
 def buffer_of(
     kind: str, spec: EnvSpec, capacity: int, *, seed: int = 0, frames: bool | None = None
 ) -> Any:
-    """A uniform one, or a prioritized one whose weights are normalised by this kind."""
+    """Builds a buffer; kinds are "uniform" and the `Normalize` modes of a prioritized buffer."""
     rng = np.random.default_rng(seed)
     if kind == "uniform":
         config = UniformConfig(capacity=capacity, frames=frames)
@@ -27,7 +27,7 @@ def buffer_of(
 
 
 def copy_rows(source: Any, target: Any, chunk_nbytes: int) -> None:
-    """Through the same door as a checkpoint."""
+    """Copies all rows to another buffer in chunks, as a checkpoint saves and loads them."""
     frozen = source.ring.freeze(0, chunk_nbytes=chunk_nbytes)
     first = frozen.first
     while (blocks := frozen.take()) is not None:

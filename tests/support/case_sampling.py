@@ -1,5 +1,7 @@
-"""Selections from matrices of test cases: a fixed part runs by default, more of them with
-`-m slow`, and those that `pairwise` and `thinned` leave out only with `EVERY=1 pytest -m slow`.
+"""Selections from matrices of test cases.
+
+A fixed subset runs by default and more cases with `-m slow`. Cases that `pairwise` and `thinned`
+leave out run only with `EVERY=1 pytest -m slow`.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ ALL = "EVERY" in os.environ
 
 
 def pairwise(cases: Sequence[Case]) -> list[Case]:
-    """Returns a few of the cases that have together all pairs of values that any case has."""
+    """Returns a small subset that covers every pair of values that occurs in some case."""
     if ALL:
         return [*cases]
     new = {case: {*combinations(enumerate(case), 2)} for case in cases}
@@ -30,14 +32,15 @@ def pairwise(cases: Sequence[Case]) -> list[Case]:
 
 
 def thinned(cases: Sequence[Any], stride: int) -> list[Any]:
-    """Returns every `stride`-th case, with the first."""
+    """Returns every `stride`-th case, starting with the first."""
     return [*cases[:: 1 if ALL else stride]]
 
 
 def sampled(cases: Sequence[Any], *, every: int, ids: Iterable[str] = ()) -> list[ParameterSet]:
-    """All cases; every `every`-th, with the first, runs by default, and the others are `slow`.
+    """Returns all cases; every `every`-th, starting with the first, runs by default.
 
-    Tuples of one length, above 1, are cases with several parameters.
+    The others are marked `slow`. If all cases are tuples of the same length, a tuple holds the
+    parameters of one case.
     """
     names = [*ids] or [None] * len(cases)
     lengths = {len(case) if isinstance(case, tuple) else 1 for case in cases}
@@ -50,9 +53,9 @@ def sampled(cases: Sequence[Any], *, every: int, ids: Iterable[str] = ()) -> lis
 
 
 def chosen(cases: Mapping[str, Any] | Iterable[str], default: Container[str]) -> list[ParameterSet]:
-    """All cases by name; those in `default` run by default, and the others are `slow`.
+    """Returns all cases with their names as ids; those not in `default` are marked `slow`.
 
-    Of a mapping the values are the parameters, of anything else the names.
+    The parameter is the value if `cases` is a mapping, else the name.
     """
     values = cases if isinstance(cases, Mapping) else {name: name for name in cases}
     return [_case(value, name, slow=name not in default) for name, value in values.items()]

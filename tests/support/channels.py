@@ -1,4 +1,4 @@
-"""Shared channels, and messages whose every number tells its row."""
+"""Shared channels, and messages whose values are derived from their row number."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SPECS = {
     ),
     "image": EnvSpec(
         id="image",
-        observation=pixels(2, 24, 24),  # more bytes than a packed row takes
+        observation=pixels(2, 24, 24),  # too large for a packed row
         action=reals(2),
         max_episode_steps=None,
     ),
@@ -38,14 +38,14 @@ SPECS = {
 
 
 def channel_of(spec_name: str, *, capacity: int, returns: bool = False) -> SharedChannel:
-    """A channel and a pipe of its own for the learner; the test closes both."""
+    """Returns a channel with its own pipe for the learner; the test closes both."""
     return SharedChannel(
         SPECS[spec_name], capacity=capacity, learner_pipe=WakePipe(), returns=returns
     )
 
 
 def rows_of(spec_name: str, first: int, last: int) -> Transitions:
-    """Rows first … last - 1."""
+    """Returns the rows first … last - 1."""
     spec, numbers = SPECS[spec_name], np.arange(first, last)
     return Transitions(
         obs=numbered(spec.observation, numbers),
@@ -64,7 +64,10 @@ def message_of(
     episodes: tuple[Episode, ...] = (),
     rng: np.random.Generator | None = None,
 ) -> Message:
-    """So many rows from `first` on, cut into parts at random; one env step more than rows."""
+    """Builds a message of `rows` rows and one env step more, starting at row `first`.
+
+    With `rng` the rows are split into parts at random.
+    """
     cuts = [0, rows] if rng is None else [0, *sorted(rng.integers(0, rows + 1, 2).tolist()), rows]
     spans = [(first + begin, first + end) for begin, end in pairwise(cuts)]
     return Message(
@@ -78,17 +81,17 @@ def message_of(
 
 
 def columns(rows: Transitions) -> dict[str, NDArray[Any]]:
-    """Every array of the rows under a name of its own."""
-    found = {"action": rows.action, "reward": rows.reward, "discount": rows.discount}
+    """Returns every array of the rows under a unique name."""
+    arrays = {"action": rows.action, "reward": rows.reward, "discount": rows.discount}
     for name, array in (("obs", rows.obs), ("next_obs", rows.next_obs)):
-        found |= {f"{name} {number}": leaf for number, leaf in enumerate(leaves(array))}
-    return found
+        arrays |= {f"{name} {number}": leaf for number, leaf in enumerate(leaves(array))}
+    return arrays
 
 
 def assert_same_rows(spec_name: str, arrived: list[Experience], first: int, last: int) -> None:
-    """Exactly the rows first … last - 1, in order, in every column and of the right type."""
+    """Asserts that the rows first … last - 1 arrived in order, with equal columns and dtypes."""
     expected = columns(rows_of(spec_name, first, last))
-    parts = [columns(each.transitions) for each in arrived if len(each.transitions)]
+    parts = [columns(message.transitions) for message in arrived if len(message.transitions)]
     assert parts or first == last
     for name, column in expected.items():
         joined = [part[name] for part in parts]

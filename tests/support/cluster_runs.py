@@ -1,4 +1,4 @@
-"""Whole runs on a cluster, as they are while nodes and processes are taken from them."""
+"""Runs on a Ray cluster, for tests that kill its nodes and processes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SETTINGS = (
     "agent.hidden=[8]",
     "agent.batch_size=8",
     "actor_manager=ray",
-    "step_processor.n_steps=1",  # so that each env step is a sample, in what was lost as well
+    "step_processor.n_steps=1",  # so that env steps and samples are equal, lost ones too
     "trainer.samples_per_opt_step=2",
     "trainer.max_opt_steps=10_000_000",
     "trainer.stop_at_score=null",
@@ -29,7 +29,7 @@ SETTINGS = (
 
 
 class ClusterRun(Command):
-    """A run of `border-train` on a cluster; killed when its block ends."""
+    """A `border-train` process on a cluster, killed at the end of the `with` block."""
 
     def __init__(self, folder: Path, *argv: str) -> None:
         self.run_dir = folder / "run"
@@ -37,56 +37,56 @@ class ClusterRun(Command):
 
     @classmethod
     def new(cls, folder: Path, cluster: RayCluster, *more: str) -> ClusterRun:
-        """A run in the directory `run`."""
+        """Starts a run in the directory `run`."""
         address = f"actor_manager.address={cluster.address}"
         return cls(folder, *SETTINGS, address, "run_dir=run", *more)
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """The rows of its metrics so far."""
+        """The rows of metrics.jsonl so far."""
         return rows_of(self.run_dir) if (self.run_dir / "metrics.jsonl").exists() else []
 
     @property
     def restarts(self) -> float:
-        """Of all actors, by its newest row."""
-        known = [row["actor/restarts"] for row in self.rows if "actor/restarts" in row]
-        return float(known[-1]) if known else 0.0
+        """Restarts of all actors, from the newest row that reports them."""
+        counts = [row["actor/restarts"] for row in self.rows if "actor/restarts" in row]
+        return float(counts[-1]) if counts else 0.0
 
     @property
     def env_steps(self) -> int:
-        """Of its newest row."""
+        """Env steps in the newest row."""
         return int(self.rows[-1]["env_steps"]) if self.rows else 0
 
     @property
     def acting(self) -> int:
-        """Actors that act, by its newest row."""
-        known = [row["async/actors"] for row in self.rows if "async/actors" in row]
-        return int(known[-1]) if known else 0
+        """Number of acting actors, from the newest row that reports it."""
+        counts = [row["async/actors"] for row in self.rows if "async/actors" in row]
+        return int(counts[-1]) if counts else 0
 
     def until_sampling(self, actors: int) -> None:
-        """Returns once so many actors act and samples arrive from here on."""
+        """Waits until `actors` actors are acting and new samples have arrived."""
         before = self.env_steps
         self.until(lambda: self.acting == actors and self.env_steps > before)
 
 
 def actors_on(node: ClusterNode) -> list[int]:
-    """The processes of actors on a node, of whatever run."""
+    """Returns the pids of all actors on a node, whichever run they belong to."""
     return [pid for pid in below(node.raylet) if _command(pid).startswith(b"ray::RemoteActor")]
 
 
 def kill(pid: int, signum: int = signal.SIGKILL) -> None:
-    """As the system does where memory is short."""
+    """Kills a process, as the out-of-memory killer does."""
     os.kill(pid, signum)
 
 
 def refuse_wrong_totals(run_dir: Path) -> dict[str, Any]:
-    """Fails where the counts of a run do not add up; returns `run.json`."""
+    """Asserts that the counters of a run add up; returns the content of `run.json`."""
     facts = facts_of(run_dir)
     actors = facts["actors"]
-    lost = sum(each["lost_samples"] for each in actors)  # made, as far as known; never received
-    assert sum(each["samples"] for each in actors) == facts["samples_total"]
-    made = sum(each["env_steps"] for each in actors)
-    assert made == facts["env_steps"] + lost, (made, facts["env_steps"], lost, actors)
+    lost = sum(actor["lost_samples"] for actor in actors)  # known to be collected, not received
+    assert sum(actor["samples"] for actor in actors) == facts["samples_total"]
+    env_steps = sum(actor["env_steps"] for actor in actors)
+    assert env_steps == facts["env_steps"] + lost, (env_steps, facts["env_steps"], lost, actors)
     return facts
 
 

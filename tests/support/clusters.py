@@ -1,7 +1,7 @@
-"""A Ray cluster of several nodes on this machine, in processes of its own.
+"""A local Ray cluster of several nodes, run by a separate process.
 
-This file is also the script that holds them: it reads commands from its standard input, one line of
-JSON each, answers on its standard output, and ends the cluster at the end of its input.
+This file is also the script of that process. It reads commands from stdin, one JSON line per
+command, replies on stdout, and shuts the cluster down at the end of its input.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class ClusterNode:
 
     name: str
     node_id: str
-    raylet: int  # process
+    raylet: int  # pid
 
 
 class RayCluster:
-    """As tests see it."""
+    """Starts and removes nodes of the cluster that the holder process runs."""
 
     def __init__(self, holder: subprocess.Popen[str]) -> None:
         self._holder = holder
@@ -56,7 +56,7 @@ class RayCluster:
         return json.loads(line)
 
     def add(self, name: str, *, cpus: float = 2, **more: Any) -> ClusterNode:
-        """Starts a node, the first as head; `resources` and `env_vars` as Ray takes them."""
+        """Starts a node; the first is the head. `more` goes to Ray: `resources`, `env_vars`."""
         address, node_id, raylet = self._ask("add", node_name=name, num_cpus=cpus, **more)
         self.address = address
         return ClusterNode(name, node_id, raylet)
@@ -68,11 +68,11 @@ class RayCluster:
 
 @contextmanager
 def running_cluster() -> Iterator[RayCluster]:
-    """A cluster without nodes, which ends with the block and with this process."""
-    folder = tempfile.mkdtemp(prefix="ray", dir="/tmp")  # short: sockets have short names
+    """Starts a cluster without nodes; it ends with the block, or if this process dies."""
+    folder = tempfile.mkdtemp(prefix="ray", dir="/tmp")  # short: socket paths are limited
     environment = {
         **os.environ,
-        "RAY_TMPDIR": folder,  # others on this machine find their own by `auto`
+        "RAY_TMPDIR": folder,  # `auto` in other processes must not find this cluster
         "RAY_AUTH_MODE": "disabled",
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_DISABLE_IMPORT_WARNING": "1",
@@ -92,14 +92,14 @@ def running_cluster() -> Iterator[RayCluster]:
         assert holder.stdin is not None
         assert holder.stdout is not None
         holder.stdin.close()
-        holder.stdout.read()  # until the last process of the holder has gone
+        holder.stdout.read()  # until all processes of the holder have exited
         holder.stdout.close()
         holder.wait(DEADLINE_S)
         shutil.rmtree(folder, ignore_errors=True)
 
 
 class Visitor:
-    """A child process that is connected to a cluster; killed when its block ends."""
+    """A child process connected to a cluster, killed at the end of the `with` block."""
 
     def __init__(self, settings: ClusterSettings) -> None:
         context = start_context(StartMethod.auto, [])
@@ -113,7 +113,7 @@ class Visitor:
         self.child.reap()
 
     def until(self, ready: Callable[[], bool]) -> None:
-        """Takes in what it sends and logs until `ready`, or until it has ended."""
+        """Receives its messages and log records until `ready()`, or until it has ended."""
         end_s = monotonic() + DEADLINE_S
         while not ready() and self.child.alive:
             assert monotonic() < end_s, "the deadline has passed"
@@ -122,12 +122,12 @@ class Visitor:
         self.child.listen()
 
     def next(self) -> Any:
-        """The values of its next message, None once it has ended."""
+        """Returns the values of the next message, or None if the process has ended."""
         self.until(lambda: bool(self.child.inbox))
         return self.child.inbox.popleft()[1] if self.child.inbox else None
 
     def look(self, needs: ClusterNeeds) -> Any:
-        """What `check_nodes` says to this: a refusal as text, or the room."""
+        """Returns the result of `check_nodes` in the child, or the text of its `ClusterRefused`."""
         self.child.connection.send(needs)
         return self.next()
 
@@ -143,7 +143,7 @@ def _visit(settings: ClusterSettings, pipe: Pipe) -> None:
 
 
 def hold() -> None:
-    """The script: outside of the test's processes, since workers of Ray come and go."""
+    """Runs the script, detached from the test: Ray workers must not count as its children."""
     if os.fork():
         os._exit(0)
     answers = os.fdopen(os.dup(1), "w")

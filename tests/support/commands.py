@@ -1,4 +1,4 @@
-"""Commands as tests run them: in this process, or as one of their own."""
+"""Runs commands in this process or in a child process, and reads what they wrote."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from border_cli.cli.train import main
 from border_cli.recorder.read import read_metrics
 
 MODULES = Path(__file__).parents[1] / "user_modules"
-DEADLINE_S = 120.0  # far above what anything here takes
-QUICK = (  # settings of a run that ends at once
+DEADLINE_S = 120.0  # far longer than any command takes
+QUICK = (  # settings of a run that ends within seconds
     "trainer.max_opt_steps=2",
     "trainer.warmup_period=8",
     "agent.batch_size=4",
@@ -38,7 +38,7 @@ QUICK = (  # settings of a run that ends at once
     "evaluator.num_episodes=1",
     "actor_manager.n_buffer=4",
 )
-ENDLESS = (  # of a run in one of `unruly`'s environments that ends only by what goes wrong there
+ENDLESS = (  # settings of a run in an environment of `unruly`; only a fault there ends it
     "imports=[unruly]",
     "run_dir=run",
     "trainer.max_opt_steps=1000000",
@@ -51,12 +51,12 @@ ENDLESS = (  # of a run in one of `unruly`'s environments that ends only by what
     "actor_manager.n_buffer=10",
 )
 
-# Python that takes root's right to pass over the modes of files, for `Command(before=…)`: others
-# do not have it. Files of root with no write bit are then to root as to anybody else.
+# Python code for `Command(before=…)`: drops root's capabilities to bypass file modes, so that a file
+# without write permission is read-only for root as well.
 UNPRIVILEGED = (
-    "import ctypes; os.getuid() or [ctypes.CDLL(None).prctl(24, each, 0, 0, 0) for each in (1, 2)]"
+    "import ctypes; os.getuid() or [ctypes.CDLL(None).prctl(24, cap, 0, 0, 0) for cap in (1, 2)]"
 )
-# Python that runs in the directory which it is given, until its input ends.
+# Python code that locks the run directory in its argument until the end of its input.
 HOLD = """
 import os, sys
 from pathlib import Path
@@ -75,31 +75,31 @@ def train_status(*argv: str) -> int:
 
 
 def eval_status(*argv: str) -> int:
-    """The same for `border-eval`."""
+    """Runs `border-eval` in this process and returns its exit status."""
     return _status(eval_command.main, argv)
 
 
 def record_status(*argv: str) -> int:
-    """The same for `border-record`."""
+    """Runs `border-record` in this process and returns its exit status."""
     return _status(record_command.main, argv)
 
 
 def runs_status(*argv: str) -> int:
-    """The same for `border-runs`."""
+    """Runs `border-runs` in this process and returns its exit status."""
     return _status(runs_command.main, argv)
 
 
 def _status(command: Callable[[tuple[str, ...]], None], argv: tuple[str, ...]) -> int:
     try:
         command(argv)
-    except SystemExit as left:
-        return int(left.code or 0)
+    except SystemExit as end:
+        return int(end.code or 0)
     return 0
 
 
 @contextmanager
 def isolated(folder: Path) -> Iterator[pytest.MonkeyPatch]:
-    """Within the block `folder` is the current one; what a command changes is put back."""
+    """Makes `folder` the current directory, and restores what a command changes in this process."""
     root = logging.getLogger()
     before, level = list(root.handlers), root.level
     with pytest.MonkeyPatch.context() as patch:
@@ -114,25 +114,25 @@ def isolated(folder: Path) -> Iterator[pytest.MonkeyPatch]:
 
 
 def is_pending(pid: int, signum: int) -> bool:
-    """Whether a signal was sent to a process that has not taken it yet."""
+    """Returns whether a signal is pending for a process."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     [pending] = [int(line.split()[1], 16) for line in lines if line.startswith("ShdPnd:")]
     return bool(pending >> (signum - 1) & 1)
 
 
 def facts_of(run_dir: Path) -> dict[str, Any]:
-    """`run.json`."""
+    """Returns the content of `run.json`."""
     facts: dict[str, Any] = json.loads((run_dir / "run.json").read_text(encoding="utf-8"))
     return facts
 
 
 def rows_of(run_dir: Path) -> list[dict[str, Any]]:
-    """The rows of `metrics.jsonl`."""
+    """Returns the rows of `metrics.jsonl`."""
     return read_metrics(run_dir / "metrics.jsonl")
 
 
 def repeatable_rows(run_dir: Path) -> list[dict[str, Any]]:
-    """The rows without times and rates, which no two runs share."""
+    """Returns the rows without times and rates, which differ between equal runs."""
     return [
         {name: value for name, value in row.items() if "time" not in name and "per_sec" not in name}
         for row in rows_of(run_dir)
@@ -140,15 +140,15 @@ def repeatable_rows(run_dir: Path) -> list[dict[str, Any]]:
 
 
 def sweep_rows(root: Path) -> list[dict[str, str]]:
-    """The rows of `sweep.csv`, one for each job."""
+    """Returns the rows of `sweep.csv`, one per job."""
     with (root / "sweep.csv").open(encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
 
 def process_state() -> dict[str, Any]:
-    """What a command that runs in this process must leave as it was."""
+    """Returns the state of this process that every command must restore."""
     return {
-        "signals": [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)],
+        "signals": [signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM)],
         "hang-up": signal.getsignal(signal.SIGHUP),
         "torch threads": torch.get_num_threads(),
         "folder": Path.cwd(),
@@ -160,23 +160,23 @@ def process_state() -> dict[str, Any]:
 
 
 def lasting_state() -> dict[str, Any]:
-    """What outlives a command that runs in this process and does not tidy up."""
+    """Returns the state of this process that commands may change; `isolated` restores it."""
     root = logging.getLogger()
     return {"path": list(sys.path), "handlers": list(root.handlers), "level": root.level}
 
 
 def open_files_below(folder: Path) -> set[str]:
-    """What this process has open there; nothing where the system does not tell."""
+    """Returns the open files of this process below `folder`; empty without /proc."""
     opened = set()
-    for each in Path("/proc/self/fd").glob("*"):
-        with suppress(OSError):  # the listing's own descriptor is closed by now
-            opened.add(str(each.readlink()))
-    return {each for each in opened if each.startswith(f"{folder}/")}
+    for entry in Path("/proc/self/fd").glob("*"):
+        with suppress(OSError):  # the descriptor of the listing itself is already closed
+            opened.add(str(entry.readlink()))
+    return {path for path in opened if path.startswith(f"{folder}/")}
 
 
 @contextmanager
 def full_disk(most_bytes: int) -> Iterator[None]:
-    """Within the block no file of this process can grow beyond so many bytes."""
+    """Limits every file that this process writes within the block to `most_bytes` bytes."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, before[1]))
     try:
@@ -187,7 +187,7 @@ def full_disk(most_bytes: int) -> Iterator[None]:
 
 @contextmanager
 def other_process(run_dir: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process that runs in the directory until it is told, or killed."""
+    """Starts a process that holds the lock of a run directory until the end of the block."""
     with subprocess.Popen(
         [sys.executable, "-c", HOLD, str(run_dir)],
         stdin=subprocess.PIPE,
@@ -201,15 +201,15 @@ def other_process(run_dir: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def stamps(folder: Path) -> dict[Path, tuple[int, int]]:
-    """Size and time of every file and folder below one."""
-    found = {each: each.lstat() for each in folder.rglob("*")}
-    return {each: (stat.st_size, stat.st_mtime_ns) for each, stat in found.items()}
+    """Returns size and modification time of every file and directory below `folder`."""
+    stats = {path: path.lstat() for path in folder.rglob("*")}
+    return {path: (stat.st_size, stat.st_mtime_ns) for path, stat in stats.items()}
 
 
 class Command:
-    """A command in a process of its own, killed when its `with` block ends.
+    """A command in a child process, killed at the end of the `with` block.
 
-    It prints into a file, which can be read while it goes on.
+    Its output goes to a temporary file, which can be read while the command runs.
     """
 
     def __init__(
@@ -220,15 +220,15 @@ class Command:
         module: str = "border_cli",
         deadline_s: float = DEADLINE_S,
     ) -> None:
-        """`before` is Python that prepares the process, which then becomes the command `module`.
+        """`before` is Python code that the child runs before it executes `module`.
 
-        Not `preexec_fn`: Python 3.12 warns of it in a process with threads.
+        `preexec_fn` is no alternative: Python 3.12 warns about it in a process with threads.
         """
         self._deadline_s = deadline_s
         self._output = TemporaryFile()  # noqa: SIM115 - closed in __exit__
-        self._last_end, held = os.pipe()  # held by the command and by its monitor
-        # An editable install adds a name that is no folder, relative to wherever the command is.
-        path = [each for each in sys.path if Path(each).is_absolute()]
+        self._last_end, held = os.pipe()  # `held` stays open in the command and its monitor
+        # An editable install adds an entry that is not a folder; it would be resolved against cwd.
+        path = [entry for entry in sys.path if Path(entry).is_absolute()]
         become = f"import os, resource, signal, sys; {before}; os.execv(sys.argv[1], sys.argv[1:])"
         self._process = subprocess.Popen(
             [sys.executable, "-ISc", become, sys.executable, "-m", module, *argv],
@@ -259,7 +259,7 @@ class Command:
         self._process.send_signal(signum)
 
     def until(self, ready: Callable[[], bool]) -> None:
-        """Returns once `ready`; fails when the process ends before, or the deadline passes."""
+        """Waits until `ready()`; fails if the process ends first or the deadline passes."""
         end_s = monotonic() + self._deadline_s
         while not ready():
             assert monotonic() < end_s, "the deadline has passed"
@@ -270,13 +270,14 @@ class Command:
             assert ready(), f"ended too early:\n{self.said_so_far()}"
 
     def ended(self) -> tuple[int, str]:
-        """Waits for the end of the command and of its monitor; the exit status and all that was
-        printed."""
+        """Waits until the command and its monitor end; returns the exit status and the output."""
         status = self._process.wait(self._deadline_s)
-        assert select.select([self._last_end], [], [], self._deadline_s)[0], "its monitor goes on"
+        assert select.select([self._last_end], [], [], self._deadline_s)[0], (
+            "its monitor is still running"
+        )
         return status, self.said_so_far()
 
     def said_so_far(self) -> str:
-        """All that was printed until now."""
+        """Returns the output so far."""
         size = os.fstat(self._output.fileno()).st_size
         return os.pread(self._output.fileno(), size, 0).decode()

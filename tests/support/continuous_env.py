@@ -1,4 +1,4 @@
-"""A small environment with continuous actions in words, and batches of random rows for it."""
+"""Specs of small environments, mainly with continuous actions, and batches for them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MIDDLE, HALF = (LOW + HIGH) / 2, (HIGH - LOW) / 2
 
 
 def spec(observation: int = 3) -> EnvSpec:
-    """Some numbers are seen; actions have two, from -2 to 2 and from 0 to 6."""
+    """Observations of `observation` numbers; actions of two, from -2 to 2 and from 0 to 6."""
     return EnvSpec(
         id="Reach-v0",
         observation=reals(observation),
@@ -25,14 +25,14 @@ def spec(observation: int = 3) -> EnvSpec:
 
 
 def counted() -> EnvSpec:
-    """Three numbers are seen, one of three actions is taken."""
+    """Observations of three numbers; three discrete actions."""
     return EnvSpec(
         id="Count-v0", observation=reals(3), action=DiscreteSpace(3), max_episode_steps=9
     )
 
 
 def batch(seed: int, rows: int = 8, *, actions: int | None = None) -> Batch:
-    """Rows for `spec()`, or for one with so many Discrete actions."""
+    """Random transitions for `spec()`, or for `actions` discrete actions if given."""
     rng = np.random.default_rng(seed)
     continuous = (MIDDLE + HALF * rng.uniform(-1, 1, (rows, 2))).astype(np.float32)
     return Batch(
@@ -47,7 +47,7 @@ def batch(seed: int, rows: int = 8, *, actions: int | None = None) -> Batch:
 
 
 def data_set(obs: Any, action: Any, reward: Any, discount: Any, next_obs: Any) -> Batch:
-    """A fixed data set, all of which is every batch, in float32 but for the actions."""
+    """A batch of a whole fixed data set, converted to float32 except for the actions."""
     count = len(reward)
     return Batch(
         obs=np.asarray(obs, np.float32),
@@ -61,13 +61,13 @@ def data_set(obs: Any, action: Any, reward: Any, discount: Any, next_obs: Any) -
 
 
 def grid(points: int = 9) -> np.ndarray:
-    """All pairs of so many numbers of -1 to 1. [points^2, 2]"""
+    """All pairs of `points` evenly spaced numbers from -1 to 1. [points^2, 2]"""
     axis = np.linspace(-1, 1, points)
     return np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
 
 
 def of_every_action(action: np.ndarray, reward: np.ndarray, discount: float) -> Batch:
-    """The one state of a data set, in which these actions were taken and nothing changed."""
+    """A data set with a single state, in which these actions were taken."""
     nothing = np.zeros((len(action), 3))
     scaled = (MIDDLE + HALF * action).astype(np.float32)
     return data_set(nothing, scaled, reward, discount, nothing)

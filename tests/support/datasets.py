@@ -1,4 +1,4 @@
-"""Tiny Minari data sets, written by Minari itself."""
+"""Tiny data sets, written by Minari."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CARTPOLE = "test/cartpole-v0"
 
 @contextmanager
 def datasets_in(folder: Path) -> Iterator[None]:
-    """Within the block Minari's data sets lie there."""
+    """Makes Minari read and write its data sets in `folder` within the block."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MINARI_DATASETS_PATH", str(folder))
         yield
@@ -33,7 +33,7 @@ def episode(
     terminated: bool = False,
     truncated: bool = False,
 ) -> EpisodeBuffer:
-    """One whose last step has the flags."""
+    """Builds an episode whose last step has the given flags."""
     ends = [False] * (len(rewards) - 1)
     return EpisodeBuffer(
         observations=observations,
@@ -51,10 +51,10 @@ def write(
     action_space: gym.Space[Any],
     **metadata: Any,
 ) -> None:
-    """Has Minari write a data set of these episodes."""
+    """Writes a data set of these episodes with Minari."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # it would like to know authors
-        made = minari.create_dataset_from_buffers(
+        warnings.simplefilter("ignore", UserWarning)  # about missing author names
+        written = minari.create_dataset_from_buffers(
             dataset,
             episodes,
             observation_space=observation_space,
@@ -62,13 +62,13 @@ def write(
             jpeg_encoding=False,
         )
     if metadata:
-        made.storage.update_metadata(metadata)
+        written.storage.update_metadata(metadata)
 
 
 def write_cartpole(
     dataset: str = CARTPOLE, *, episodes: int = 12, seed: int = 0, limit: int = 25, **metadata: Any
 ) -> int:
-    """Random episodes of CartPole, some of them cut off; returns how many steps they have."""
+    """Writes random CartPole episodes, some of them truncated; returns their number of steps."""
     env = gym.make("CartPole-v1", max_episode_steps=limit)
     rng = np.random.default_rng(seed)
     recorded, steps = [], 0

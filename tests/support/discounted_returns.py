@@ -1,4 +1,4 @@
-"""Running discounted returns by their definition, and statistics that came in parts."""
+"""Running discounted returns by their definition, and pooled statistics."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from border_cli.core.returns import Moments
 
 
 def running_returns(reward: Any, ended: Any, gamma: float) -> Any:
-    """Of every step the discounted sum over its episode so far, the newest reward undiscounted.
+    """Returns the discounted reward of the episode so far at every step, newest undiscounted.
 
-    Rewards and ends of T steps of N environments. [T, N]
+    All arrays are [T, N]: T steps of N environments.
     """
-    found = np.zeros(np.shape(reward))
-    for env in range(found.shape[1]):
+    returns = np.zeros(np.shape(reward))
+    for env in range(returns.shape[1]):
         first = 0
-        for t in range(len(found)):
+        for t in range(len(returns)):
             ages = np.arange(t - first, -1, -1)
-            found[t, env] = (np.power(gamma, ages) * np.asarray(reward)[first : t + 1, env]).sum()
+            returns[t, env] = (np.power(gamma, ages) * np.asarray(reward)[first : t + 1, env]).sum()
             if ended[t, env]:
                 first = t + 1
-    return found
+    return returns
 
 
 def pooled(moments: Sequence[Moments]) -> list[float]:
-    """Count, mean and standard deviation of all values together."""
-    count = sum(each.count for each in moments)
-    mean = sum(each.count * each.mean for each in moments) / count
-    square = sum(each.squares + each.count * each.mean**2 for each in moments) / count
+    """Returns count, mean and standard deviation of the pooled values."""
+    count = sum(part.count for part in moments)
+    mean = sum(part.count * part.mean for part in moments) / count
+    square = sum(part.squares + part.count * part.mean**2 for part in moments) / count
     return [count, mean, (square - mean**2) ** 0.5]
 
 
 def described(values: Any) -> list[float]:
-    """The same of the values themselves."""
+    """Returns count, mean and standard deviation, computed directly from the values."""
     return [np.size(values), np.mean(values), np.std(values)]

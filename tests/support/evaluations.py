@@ -1,4 +1,4 @@
-"""Evaluators and policies for a process of their own, which do as a file says."""
+"""Evaluators and policies for a background process, scripted by a file."""
 
 from __future__ import annotations
 
@@ -22,22 +22,23 @@ from border_cli.system.start import pack
 
 
 class Weighed(Policy):
-    """Knows the one number of its snapshot."""
+    """Holds the single weight of its snapshot, and never acts."""
 
     weight = float("nan")
 
     def act(self, obs: Array, *, explore: bool) -> NDArray[Any]:
-        raise AssertionError(f"nobody acts here: {obs}, {explore}")
+        raise AssertionError(f"this policy must not act: {obs}, {explore}")
 
     def load_snapshot(self, snapshot: Snapshot) -> None:
         self.weight = float(snapshot.arrays["w"][0])
 
 
 class Scripted(Evaluator):
-    """Scores the weight; before, it takes a word from the script and obeys it.
+    """Returns the weight as the score, after obeying the next word of the script.
 
-    die: kills itself. raise: raises. hang: waits until it is killed. log: logs a warning.
-    wait: waits until the file `go` stands beside the script. Asked for more it finds half as much.
+    die: kills its process. raise: raises. hang: waits until it is killed. log: logs a warning.
+    wait: waits until the file `go` exists next to the script. An extension of an evaluation adds an
+    episode with half the return.
     """
 
     def __init__(self, script: Path, *, stop: StopFlag, heartbeat: Heartbeat) -> None:
@@ -74,9 +75,9 @@ class Scripted(Evaluator):
         elif word == "log":
             logging.getLogger("the.evaluator").warning("a word from the evaluator")
         elif word == "wait":
-            beside = threading.Event()
+            pause = threading.Event()
             while not self._script.with_name("go").exists():
-                beside.wait(0.01)
+                pause.wait(0.01)
 
     def close(self) -> None:
         self._script.with_name("closed").touch()
@@ -86,9 +87,9 @@ def background_runner(
     script: Path,
     words: str = "",
     stop: StopFlag | None = None,
-    confirmation: Confirmation = Confirmation(),  # noqa: B008 - it cannot be changed
+    confirmation: Confirmation = Confirmation(),  # noqa: B008 - immutable
 ) -> BackgroundEvaluationRunner:
-    """A runner whose process obeys `words`, one per evaluation."""
+    """Returns a runner whose process obeys `words`, one line per evaluation."""
     script.write_text(words)
     parts = pack(SETTING, [], (partial(Scripted, script), Weighed, confirmation))
     return BackgroundEvaluationRunner(parts, stop=stop or StopFlag(), main=run)

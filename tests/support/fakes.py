@@ -1,4 +1,4 @@
-"""Small real classes that stand in for environments, agents and their surroundings."""
+"""Small working implementations of environments, agents, buffers and other parts of a run."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ SPEC = EnvSpec(
 
 
 class FakeClock:
-    """A clock that moves only when told."""
+    """A clock that moves only when a test sets `time_s`."""
 
     def __init__(self) -> None:
         self.time_s = 0.0
@@ -60,7 +60,7 @@ class FakeClock:
 
 
 class CountingEnv(Env):
-    """Observes how many steps were made since it was built; an episode lasts `episode` steps."""
+    """Observes the number of steps since it was built; episodes last `episode` steps."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class CountingEnv(Env):
 
 @dataclass
 class CountingEnvFactory(EnvFactory):
-    """Hands out `make_env(k)` for the k-th environment."""
+    """Creates the k-th environment with `make_env(k)`."""
 
     make_env: Callable[[int], Env] = lambda _: CountingEnv()
     made: list[Env] = field(default_factory=list)
@@ -140,7 +140,7 @@ class CountingEnvFactory(EnvFactory):
 
 
 class OneStep(StepProcessor):
-    """Rows of one step."""
+    """Converts every step into 1-step transitions."""
 
     def process(self, step: Step) -> Transitions:
         return Transitions(
@@ -153,7 +153,7 @@ class OneStep(StepProcessor):
 
 
 class FakePolicy(Policy):
-    """Always action 0; remembers what it was told."""
+    """Always returns action 0, and records its snapshots and the calls of `forget`."""
 
     def __init__(self) -> None:
         self.loaded: list[Snapshot] = []
@@ -161,7 +161,7 @@ class FakePolicy(Policy):
 
     def act(self, obs: Array, *, explore: bool) -> NDArray[Any]:
         assert isinstance(obs, np.ndarray)
-        assert self.loaded, "acted before any weights came"
+        assert self.loaded, "acted before any weights were loaded"
         del explore
         return np.zeros(len(obs), np.int64)
 
@@ -173,7 +173,7 @@ class FakePolicy(Policy):
 
 
 class FakePolicyFactory:
-    """Keeps every policy it made, and with which exploration."""
+    """Stores every policy it creates, with its exploration."""
 
     def __init__(self) -> None:
         self.made: list[tuple[FakePolicy, ActorExploration]] = []
@@ -186,7 +186,7 @@ class FakePolicyFactory:
 
 
 class FakeAgent(Agent):
-    """Counts its updates; `loss(k)` is what update number k reports."""
+    """Counts its updates; the loss of update k is `loss(k)`."""
 
     def __init__(self, loss: Callable[[int], float] = lambda _: 0.5) -> None:
         self.batches: list[Batch] = []
@@ -226,14 +226,14 @@ class FakeAgent(Agent):
 
 
 def copied(rows: Transitions) -> Transitions:
-    """Rows in memory of their own: a manager may write over what it gave out."""
+    """Returns copies of the rows: a manager may overwrite the arrays it returned."""
     columns = {name: column.copy() for name, column in columns_of(rows).items()}
     return Transitions(**transitions_of(columns))
 
 
 @dataclass
 class NoRows:
-    """Frozen rows that nobody takes."""
+    """A snapshot of the buffer with placeholder rows, which no test loads."""
 
     oldest: int
     first: int
@@ -247,7 +247,7 @@ class NoRows:
 
 
 class ListBuffer(ReplayBuffer):
-    """Remembers copies of every row in the order of its arrival."""
+    """Stores a copy of everything pushed, in order; samples come from the last push."""
 
     def __init__(self, capacity: int = 1_000_000) -> None:
         self.pushed: list[Transitions] = []
@@ -262,7 +262,7 @@ class ListBuffer(ReplayBuffer):
         index = np.zeros(batch_size, np.int64)
         rows = self.rows(index)
         return Batch(
-            **{each.name: getattr(rows, each.name) for each in fields(rows)},
+            **{column.name: getattr(rows, column.name) for column in fields(rows)},
             weight=np.ones(batch_size, np.float32),
             index=index,
         )
@@ -275,13 +275,13 @@ class ListBuffer(ReplayBuffer):
         return self._capacity
 
     def rows(self, index: NDArray[np.int64]) -> Transitions:
-        one = self.pushed[-1]
+        newest = self.pushed[-1]
         return Transitions(
-            obs=map_array(lambda array: array[index], one.obs),
-            action=one.action[index],
-            reward=one.reward[index],
-            discount=one.discount[index],
-            next_obs=map_array(lambda array: array[index], one.next_obs),
+            obs=map_array(lambda array: array[index], newest.obs),
+            action=newest.action[index],
+            reward=newest.reward[index],
+            discount=newest.discount[index],
+            next_obs=map_array(lambda array: array[index], newest.next_obs),
         )
 
     def freeze(self, first: int) -> FrozenRows:
@@ -299,11 +299,11 @@ class ListBuffer(ReplayBuffer):
 
 
 class ScriptedEvaluator(Evaluator):
-    """Gives the scores of a list, the last one for ever."""
+    """Returns the scores of a list in order, then repeats the last."""
 
     def __init__(self, scores: list[float] | None = None) -> None:
         self.scores = scores or [1.0]
-        self.policies: list[int] = []  # opt steps of what was evaluated
+        self.policies: list[int] = []  # updates of the evaluated policies
         self.closed = False
 
     def evaluate(self, policy: Policy) -> Evaluation:
@@ -319,7 +319,7 @@ class ScriptedEvaluator(Evaluator):
 
 
 class ListRecorder(Recorder):
-    """Keeps all rows; `fail` makes it raise."""
+    """Stores all rows in a list; `fail` is called before every row and may raise."""
 
     def __init__(self, fail: Callable[[], None] = lambda: None) -> None:
         self.rows: list[tuple[RecordStep, dict[str, float], bool]] = []
@@ -338,7 +338,7 @@ class ListRecorder(Recorder):
         self.closed = True
 
     def of(self, name: str) -> list[tuple[int, float]]:
-        """(opt_steps, value) of every row that has the metric."""
+        """Returns (opt_steps, value) of every row with this metric."""
         return [(step.opt_steps, row[name]) for step, row, _ in self.rows if name in row]
 
 

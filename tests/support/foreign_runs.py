@@ -1,5 +1,4 @@
-"""Runs that somebody else has prepared: saved settings, packages and modules as an attacker, or a
-colleague, writes them."""
+"""Run directories and modules from another person, such as a colleague or an attacker."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ import yaml
 
 from border_cli.system.files import SETTINGS
 
-# A module that leaves a mark where it is imported, with ways to make an environment.
+# A module that creates the file `mark` when it is imported, with candidate environment factories.
 MODULE = """\
 from __future__ import annotations
 import functools, subprocess
@@ -43,34 +42,33 @@ class Twice(gymnasium.Wrapper):
 
 
 def write_module(folder: Path, name: str, mark: Path) -> Path:
-    """Writes MODULE as a file of its own."""
+    """Writes MODULE to a file `name`.py; returns the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{name}.py").write_text(MODULE.format(mark=str(mark)))
     return folder
 
 
 def install_module(folder: Path, name: str, mark: Path, *requires: str) -> Path:
-    """Writes MODULE as pip installs one, in a distribution of the same name; returns the folder
-    for sys.path."""
+    """Installs MODULE as a distribution `name`, as pip would; returns the folder for sys.path."""
     site = write_module(folder / "lib" / "site-packages", name, mark)
     about = site / f"{name}-1.0.dist-info"
     about.mkdir()
     lines = ["Metadata-Version: 2.1", f"Name: {name}", "Version: 1.0"]
-    lines += [f"Requires-Dist: {each}" for each in requires]
+    lines += [f"Requires-Dist: {requirement}" for requirement in requires]
     (about / "METADATA").write_text("\n".join(lines) + "\n")
     (about / "RECORD").write_text(f"{name}.py,,\n")
     return site
 
 
 def tampered(run_dir: Path, new: Path, values: dict[str, Any]) -> Path:
-    """A copy of a run with other saved settings, by their dotted names."""
+    """Copies a run and changes its saved settings; `values` maps dotted names to values."""
     shutil.copytree(run_dir, new, symlinks=True)
     saved = yaml.safe_load((new / SETTINGS).read_text())
     for name, value in values.items():
-        *places, last = name.split(".")
+        *groups, last = name.split(".")
         settings = saved
-        for place in places:
-            settings = settings[place]
+        for group in groups:
+            settings = settings[group]
         settings[last] = value
     (new / SETTINGS).write_text(yaml.safe_dump(saved, sort_keys=False))
     return new

@@ -1,4 +1,4 @@
-"""What a test or a run left behind: processes, segments, open files, threads."""
+"""Finds processes, open files and shared memory segments that a test left behind."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ PAUSE_S = 0.01
 
 
 def processes() -> set[int]:
-    """Processes below this one; not Python's own fork server and resource tracker.
+    """Returns all descendants of this process, without Python's fork server and resource tracker.
 
-    What a fork server started is below it also when whoever asked for it has forgotten it.
+    Descendants of the fork server are included: it is the parent of what it started.
     """
     own = python_s_own()
     return {pid for parent in (os.getpid(), *own) for pid in below(parent)} - own
 
 
 def python_s_own() -> set[int]:
-    """The fork server and the resource tracker, where there are any; they stay."""
+    """Returns the pids of the fork server and the resource tracker, if running; they stay alive."""
     return {
         pid
         for pid in (
@@ -33,19 +33,20 @@ def python_s_own() -> set[int]:
 
 
 def below(pid: int) -> set[int]:
-    found: set[int] = set()
+    """Returns all descendants of a process."""
+    descendants: set[int] = set()
     for file in Path(f"/proc/{pid}/task").glob("*/children"):
         try:
-            children = [int(each) for each in file.read_text().split()]
-        except OSError:  # the thread ended in the meantime
+            children = [int(word) for word in file.read_text().split()]
+        except OSError:  # the thread has ended
             continue
         for child in children:
-            found |= {child} | below(child)
-    return found
+            descendants |= {child} | below(child)
+    return descendants
 
 
 def wait_until_gone(pids: set[int], timeout_s: float) -> dict[int, str]:
-    """Those that are alive all the same after `timeout_s`, with their command lines."""
+    """Waits for processes to end; returns those alive after `timeout_s`, with command lines."""
     deadline_s = time.monotonic() + timeout_s
     while alive := {pid: _command(pid) for pid in pids if is_alive(pid)}:
         if time.monotonic() >= deadline_s:
@@ -55,7 +56,7 @@ def wait_until_gone(pids: set[int], timeout_s: float) -> dict[int, str]:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process runs; what only waits to be reaped does not."""
+    """Returns whether a process is running; a zombie is not."""
     try:
         status = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -71,17 +72,17 @@ def _command(pid: int) -> str:
 
 
 def open_files() -> dict[str, str]:
-    """The file descriptors of this process and where they lead."""
-    found = {}
+    """Returns the open file descriptors of this process and their targets."""
+    targets = {}
     for entry in Path("/proc/self/fd").iterdir():
         try:
-            found[entry.name] = str(entry.readlink())
-        except OSError:  # the listing's own
+            targets[entry.name] = str(entry.readlink())
+        except OSError:  # the descriptor of the listing itself
             continue
-    return found
+    return targets
 
 
 def segments() -> int:
-    """Anonymous segments that this process has open or mapped."""
+    """Counts the anonymous shared memory segments that this process has open or mapped."""
     mapped = Path("/proc/self/maps").read_text().count("memfd:border_cli")
-    return mapped + sum("memfd:border_cli" in each for each in open_files().values())
+    return mapped + sum("memfd:border_cli" in target for target in open_files().values())

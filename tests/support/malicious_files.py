@@ -1,4 +1,4 @@
-"""What an attacker would put into a file."""
+"""An object that runs code when it is unpickled."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Malicious:
-    """Leaves a file where it is unpickled."""
+    """Creates a file when it is unpickled."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

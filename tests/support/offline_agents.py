@@ -1,4 +1,4 @@
-"""AWAC, IQL and CQL in small, and their losses in double precision."""
+"""Small AWAC, IQL and CQL agents, and NumPy references for their losses in float64."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def counted_iql(seed: int = 0, **settings: Any) -> Iql:
     return iql(seed, counted(), **settings)
 
 
-# Of each: what makes it, and the number of its Discrete actions, where it has such.
+# By name: a function that builds the agent, and its number of discrete actions, if any.
 AGENTS: dict[str, tuple[Make, int | None]] = {
     "awac": (awac, None),
     "awac, discrete": (counted_awac, 3),
@@ -56,7 +56,7 @@ AGENTS: dict[str, tuple[Make, int | None]] = {
 
 
 def in_double(agent: Any, actions: int | None = None) -> tuple[Any, TensorBatch]:
-    """The agent and a batch as its losses take it, both in float64."""
+    """Converts the agent to float64; returns it with a batch for its losses."""
     for name, part in {**vars(agent), **vars(agent.critics)}.items():
         if isinstance(part, nn.Module) and name not in ("features", "_acting"):
             part.double()
@@ -77,7 +77,7 @@ def double(values: Any) -> Tensor:
 
 
 def dense(network: nn.Module, rows: Any) -> Any:
-    """A ReLU network by hand, from what a snapshot would hold. [B, inputs] -> [B, outputs]"""
+    """A ReLU network in NumPy, from the state dict. [B, inputs] -> [B, outputs]"""
     state = {name: part.numpy() for name, part in network.state_dict().items()}
     count = sum(name.endswith("weight") for name in state)
     for i in range(count):
@@ -87,7 +87,7 @@ def dense(network: nn.Module, rows: Any) -> Any:
 
 
 def critic(critics: nn.Module, member: int, obs: Any, action: Any) -> Any:
-    """One critic of an ensemble by hand. [B, …], [B, A] -> [B]"""
+    """One critic of an ensemble in NumPy. [B, …], [B, A] -> [B]"""
     state = {name: part.numpy() for name, part in critics.state_dict().items()}
     rows = np.concatenate((obs, action), axis=1)
     count = sum(".weights." in name for name in state)
@@ -98,7 +98,7 @@ def critic(critics: nn.Module, member: int, obs: Any, action: Any) -> Any:
 
 
 def sampled(actor: nn.Module, obs: Any, noise: Any) -> tuple[Any, Any]:
-    """Actions of a squashed Gaussian and their log-density, by the change of variables."""
+    """Actions of a squashed Gaussian and their log-probabilities, by the change of variables."""
     mean, log_std = np.split(dense(actor, obs), 2, axis=1)
     before = mean + np.exp(log_std) * noise
     log = -0.5 * noise**2 - log_std - 0.5 * np.log(2 * np.pi) - np.log(1 - np.tanh(before) ** 2)
@@ -106,14 +106,14 @@ def sampled(actor: nn.Module, obs: Any, noise: Any) -> tuple[Any, Any]:
 
 
 def smallest(critics: nn.Module, obs: Any, action: Any) -> Any:
-    """min over two critics. [B]"""
+    """The minimum over two critics. [B]"""
     return np.minimum(*(critic(critics, member, obs, action) for member in range(2)))
 
 
-def assert_critics(agent: Any, batch: TensorBatch, found: CriticLoss, y: Any, action: Any) -> None:
-    """Holds the errors and the loss of two critics against targets that were worked by hand."""
+def assert_critics(agent: Any, batch: TensorBatch, loss: CriticLoss, y: Any, action: Any) -> None:
+    """Compares errors and loss of two critics with targets computed in NumPy."""
     q = np.stack([critic(agent.critics.online, i, batch.obs.numpy(), action) for i in range(2)])
-    np.testing.assert_allclose((found.q - found.target)[..., 0], q - y, rtol=1e-9)
-    np.testing.assert_allclose(found.q[..., 0], q, rtol=1e-9)
+    np.testing.assert_allclose((loss.q - loss.target)[..., 0], q - y, rtol=1e-9)
+    np.testing.assert_allclose(loss.q[..., 0], q, rtol=1e-9)
     by_hand = 0.5 * (batch.weight.numpy()[:, 0] * (q - y) ** 2).mean(1).sum()
-    np.testing.assert_allclose(found.loss.item(), by_hand, rtol=1e-9)
+    np.testing.assert_allclose(loss.loss.item(), by_hand, rtol=1e-9)

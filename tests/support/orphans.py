@@ -1,9 +1,9 @@
-"""A script whose actors are about to lose their parent.
+"""A script with actor processes, which a test kills to orphan them.
 
-    python -m tests.support.orphans FOLDER HANGS [SIBLING]
+    python -m tests.support.orphans FOLDER START_METHOD [SIBLING]
 
-One actor samples, the other hangs in C and never lets go of its interpreter. With SIBLING this
-process was forked by somebody who keeps everything that it has open, and lives on.
+One actor samples; the other hangs in C and never releases the interpreter lock. With SIBLING both
+sample, and the script forks a process that inherits all open files and outlives it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def main(folder: Path, start_method: StartMethod, *, sibling: bool) -> None:
         if sibling:
             forked = os.fork()
             if not forked:
-                threading.Event().wait(60)  # longer than the test looks on
+                threading.Event().wait(60)  # longer than the test
                 os._exit(0)
             (folder / "sibling-0").write_text(str(forked))
         print("ready", flush=True)

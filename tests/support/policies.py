@@ -1,4 +1,4 @@
-"""Policies of agents."""
+"""The policy of an agent, as an actor builds it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from border_cli.core.interfaces import Agent
 
 
 def policy_of(agent: Agent, seed: int = 0, constant: float | None = None, **snapshot: Any) -> Any:
-    """The agent's policy with its weights, as another process has it."""
+    """Returns the agent's policy with its weights, built from a pickled factory."""
     policy = pickle.loads(pickle.dumps(agent.policy_factory))(np.random.default_rng(seed), constant)
     policy.load_snapshot(agent.snapshot(**snapshot))
     return policy

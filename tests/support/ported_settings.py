@@ -1,4 +1,4 @@
-"""Settings that are ported from other programs, compared value by value."""
+"""Value-by-value comparison of settings ported from other programs."""
 
 from __future__ import annotations
 
@@ -16,24 +16,25 @@ GROUPS = (
 def differing(
     overrides: list[str], trainer: str, expected: dict[str, Any]
 ) -> dict[str, tuple[Any, Any]]:
-    """The settings of a command that are neither as expected nor, where nothing is expected, the
-    defaults of their groups: {path: (value, what was expected)}. Tuned files must not count."""
+    """Returns the settings of a command that differ: {path: (value, expected value)}.
+
+    A setting that is not in `expected` must have its default. Tuned files must not apply."""
     job = Composer().job(overrides)
     assert [source for source in job.sources if source.group == "tuned"] == []
     config = job.config
     assert type(config.trainer) is TRAINERS.entry(trainer).config_type
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     defaults: dict[str, Any] = {}
     for group in GROUPS:
         settings = getattr(config, group)
-        found |= {f"{group}.{key}": value for key, value in asdict(settings).items()}
+        values |= {f"{group}.{key}": value for key, value in asdict(settings).items()}
         plain = asdict(type(settings)())
         defaults |= {f"{group}.{key}": value for key, value in plain.items()}
-    unknown = expected.keys() - found.keys()
-    assert not unknown
+    unknown_paths = expected.keys() - values.keys()
+    assert not unknown_paths
     wanted = defaults | expected
     return {
         path: (value, wanted[path])
-        for path, value in found.items()
+        for path, value in values.items()
         if value != wanted[path] and not path.endswith(".option")
     }

@@ -1,4 +1,4 @@
-"""A PostgreSQL server of Debian's package, in a folder of its own and reached by a socket in it."""
+"""A temporary PostgreSQL server from Debian's package, with its data and socket in one folder."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 INSTALLED = Path("/usr/lib/postgresql")
-ACCOUNT = "postgres"  # what the package makes; the server refuses to run as root
+ACCOUNT = "postgres"  # created by the package; the server refuses to run as root
 USER = "border"
 DEADLINE_S = 60.0
 
 
 class PostgresServer:
-    """Gives each test a database of its own."""
+    """A server that creates a new database for every test."""
 
     def __init__(self, binaries: Path, folder: Path) -> None:
         self._binaries = binaries
@@ -29,21 +29,21 @@ class PostgresServer:
         self._numbers = count(1)
 
     def new_database(self) -> str:
-        """The URL of an empty database, as SQLAlchemy and Optuna take it."""
+        """Creates an empty database; returns its URL for SQLAlchemy and Optuna."""
         name = f"test_{next(self._numbers)}"
         self._run("createdb", f"--host={self._folder}", f"--username={USER}", name)
         return f"postgresql+psycopg://{USER}@/{name}?host={self._folder}"
 
     def start(self) -> None:
-        """Returns when the server answers."""
+        """Starts the server and waits until it accepts connections."""
         settings = f"-k {self._folder} -c listen_addresses='' -c fsync=off"
         trusted = ("--auth=trust", f"--username={USER}", "--encoding=UTF8", "--no-locale")
         self._run("initdb", "--no-sync", *trusted, f"--pgdata={self._data}")
-        log = f"--log={self._folder}/log"  # else it keeps our pipe open
+        log = f"--log={self._folder}/log"  # without it the server keeps our pipe open
         self._run("pg_ctl", "start", "--wait", f"--pgdata={self._data}", log, "-o", settings)
 
     def stop(self) -> None:
-        """Ends it and every connection to it."""
+        """Stops the server, and closes all connections to it."""
         if (self._data / "postmaster.pid").exists():
             self._run("pg_ctl", "stop", "--mode=immediate", f"--pgdata={self._data}")
 
@@ -55,7 +55,7 @@ class PostgresServer:
         account: dict[str, Any] = {}
         if _is_root():
             account = {"user": ACCOUNT, "group": ACCOUNT, "extra_groups": []}
-        done = subprocess.run(
+        process = subprocess.run(
             [self._binaries / program, *argv],
             cwd=self._folder,
             stdin=subprocess.DEVNULL,
@@ -66,19 +66,19 @@ class PostgresServer:
             timeout=DEADLINE_S,
             **account,
         )
-        assert done.returncode == 0, done.stdout
+        assert process.returncode == 0, process.stdout
 
 
 @contextmanager
 def running_postgres() -> Iterator[PostgresServer]:
-    """A server that runs until the block ends; the test is skipped where none is installed."""
-    found = sorted(INSTALLED.glob("*/bin/initdb"))
-    if not found:
+    """Runs a server until the block ends; skips the test if PostgreSQL is not installed."""
+    programs = sorted(INSTALLED.glob("*/bin/initdb"))
+    if not programs:
         pytest.skip("needs PostgreSQL: apt-get install postgresql")
-    folder = Path(tempfile.mkdtemp(prefix="pg", dir="/tmp"))  # short: sockets have short names
+    folder = Path(tempfile.mkdtemp(prefix="pg", dir="/tmp"))  # short: socket paths are limited
     if _is_root():
         shutil.chown(folder, ACCOUNT, ACCOUNT)
-    server = PostgresServer(found[-1].parent, folder)
+    server = PostgresServer(programs[-1].parent, folder)
     try:
         server.start()
         yield server

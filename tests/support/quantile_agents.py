@@ -1,12 +1,13 @@
-"""What the tests of agents that learn quantiles share: known answers, random rows, gradients.
+"""Problems with known solutions and random batches, for tests of quantile agents.
 
-A choice under risk whose distributions are known, and a chain, are batches of all transitions.
+Both problems are batches of all their transitions.
 
-Risky: state 0 gives 0.2 at once (action 0) or goes on to state 1 (action 1). There action 0 is a
-sure 0.4, action 1 a gamble of 0 or 1, each with probability 1/2. Nothing is discounted. By the mean
-the gamble is the best (0.5); by the mean of the lowest quarter, which is 0, it is the worst.
+RISKS: in state 0, action 0 ends the episode with reward 0.2 and action 1 leads to state 1. There
+action 0 pays 0.4 and action 1 pays 0 or 1, each with probability 1/2. Rewards are not discounted.
+The gamble is best by its mean (0.5), and worst by the mean of its lowest quarter (0).
 
-Chain: three states, action 1 moves on and ends behind the last with reward 1, action 0 stays.
+LINKS: a chain of three states. Action 0 stays, action 1 moves to the next state; from the last
+state it ends the episode with reward 1.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from tests.support.policies import policy_of
 
 
 def spec_of(states: int) -> EnvSpec:
-    """So many states, two actions."""
+    """Returns a spec with `states` states and two actions."""
     return EnvSpec(
         id="Known",
         observation=DiscreteSpace(states),
@@ -35,8 +36,10 @@ def spec_of(states: int) -> EnvSpec:
 
 
 def batch_of(*rows: tuple[int, int, float, float, int]) -> Batch:
-    """Rows of state, action, reward, discount and next state."""
-    obs, action, reward, discount, next_obs = (np.array(each) for each in zip(*rows, strict=True))
+    """Builds a batch from rows (state, action, reward, discount, next state)."""
+    obs, action, reward, discount, next_obs = (
+        np.array(column) for column in zip(*rows, strict=True)
+    )
     return Batch(
         obs=obs,
         action=action,
@@ -65,26 +68,26 @@ CHAIN_VALUES = np.array([[0.729, 0.81], [0.81, 0.9], [0.9, 1.0]])  # [state, act
 def trained(
     make: Callable[[float], ValueAgent], batch: Batch, stages: list[tuple[float, int]]
 ) -> ValueAgent:
-    """The agent after stages of a learning rate and a number of updates on the whole batch."""
+    """Trains an agent in stages (learning rate, updates), always on the whole batch."""
     agent = make(stages[0][0])
     for learning_rate, updates in stages:
-        slower = make(learning_rate)
-        slower.load_state_dict(agent.state_dict())
-        agent = slower
+        successor = make(learning_rate)
+        successor.load_state_dict(agent.state_dict())
+        agent = successor
         for _ in range(updates):
             agent.update(batch)
     return agent
 
 
 def values_and_actions(agent: ValueAgent, states: int) -> tuple[NDArray[np.float32], list[int]]:
-    """What the agent's policy sees of every state, [states, actions], and does there."""
+    """Returns the policy's values of all states [states, actions] and its greedy actions."""
     policy = policy_of(agent)
-    every = np.arange(states)
-    return policy.network(every), policy.act(every, explore=False).tolist()
+    all_states = np.arange(states)
+    return policy.network(all_states), policy.act(all_states, explore=False).tolist()
 
 
 def drawn_rows(seed: int, rows: int, inputs: int, actions: int) -> TensorBatch:
-    """Random rows in double precision; the last ends its episode."""
+    """Returns random float64 transitions, the last of which ends its episode."""
     rng = np.random.default_rng(seed)
     discount = np.full((rows, 1), 0.9)
     discount[-1] = 0

@@ -1,4 +1,4 @@
-"""Random steps of environments, and the n-step rows that follow from them by the definition."""
+"""Random steps of environments, and their n-step transitions by definition."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def random_steps(
     resets: bool = False,
     count: int = 80,
 ) -> list[Step]:
-    """Every observation and action of time t and environment i is 1000 t + i, ends come at random.
+    """Returns steps with random ends; environment i observes and does 1000 t + i at time t.
 
-    With `resets`, whoever ended does not move in its next step, whose reward must not count.
+    With `resets`, the step after the end of an episode is a reset, and its reward must not count.
     """
     steps = []
     moved = np.ones(num_envs, np.bool_)
@@ -45,18 +45,18 @@ def random_steps(
 
 
 def observed(label: Any, named: bool) -> Array:
-    """Of each environment its number and a zero, or beside them a rounded one."""
+    """Encodes labels as rows [label, 0]; if `named`, in a dict together with integer labels."""
     rows = np.stack([label, 0 * label], axis=1).astype(np.float32)
     return {"b": rows, "a": label.astype(np.int64)} if named else rows
 
 
 def numbers_of(obs: Array) -> Any:
-    """The labels of observations. [N]"""
+    """Returns the labels of observations. [N]"""
     return obs["b"][:, 0] if isinstance(obs, dict) else obs[:, 0]
 
 
 def brute_force(steps: list[Step], n: int) -> list[list[tuple[int, int, int]]]:
-    """For every step, the rows (start, environment, span) that it completes, by the definition."""
+    """Returns for every step the n-step windows (start, environment, span) that it completes."""
     done = np.array([step.terminated | step.truncated for step in steps])  # [T, N]
     completed: list[list[tuple[int, int, int]]] = [[] for _ in steps]
     for start, first in enumerate(steps):

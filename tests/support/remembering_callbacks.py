@@ -1,4 +1,4 @@
-"""Callbacks that remember what they are told, and that end a run."""
+"""Callbacks that record their calls or end a run."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from border_cli.core.types import Episode, State
 
 
 class Remembers(Callback):
-    """Keeps what it is told, with the counters of that moment, in its state as well."""
+    """Records every call with its counters; the records are part of the saved state."""
 
     def __init__(self) -> None:
         self.told: list[list[Any]] = []
-        self.around: list[str] = []  # start and end, which no state has
+        self.around: list[str] = []  # start and end, not part of the saved state
 
     def _tell(self, what: str, moment: RecordStep, value: object = None) -> None:
         self.told.append([what, moment.opt_steps, moment.env_steps, value])
@@ -48,7 +48,7 @@ class Remembers(Callback):
 
 
 class StopsAt(Callback):
-    """Ends a run after so many updates."""
+    """Stops a run after `opt_steps` updates."""
 
     def __init__(self, opt_steps: int) -> None:
         self._opt_steps = opt_steps

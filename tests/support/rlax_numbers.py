@@ -1,4 +1,4 @@
-"""Answers of DeepMind's rlax, in double precision, as `agent/make_rlax_numbers.py` wrote them."""
+"""float64 results of DeepMind's rlax, written by `agent/make_rlax_numbers.py`."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ NUMBERS = Path(__file__).parents[1] / "agent" / "rlax.json"
 
 
 def of_rlax(case: str) -> dict[str, Tensor]:
-    """Inputs and what rlax made of them, by row."""
+    """Returns the inputs and outputs of rlax for a case, by name."""
     arrays = json.loads(NUMBERS.read_text(encoding="utf-8"))[case]
     return {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
 
 
 def transitions_of(case: dict[str, Tensor]) -> TensorBatch:
-    """The case's rows without observations."""
+    """Returns the transitions of a case, without observations."""
     names = "action", "reward", "discount", "weight"
-    none = torch.zeros(0)
-    return TensorBatch(obs=none, next_obs=none, **{name: case[name][:, None] for name in names})
+    empty = torch.zeros(0)
+    return TensorBatch(obs=empty, next_obs=empty, **{name: case[name][:, None] for name in names})
 
 
 def weighted_mean(case: dict[str, Tensor], losses: str) -> float:
-    """The mean over the case's rows of losses, times their weights."""
+    """Returns the mean of the losses times the weights of the case."""
     return float((case["weight"] * case[losses]).mean())

@@ -1,4 +1,4 @@
-"""What becomes of a state in a file: JSON, and arrays beside it."""
+"""Round trips of states through JSON and npz, and their exact comparison."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 
 def reread(state: Any) -> Any:
-    """The state as a reader of its files gets it; raises where it cannot be written so."""
+    """Returns the state after writing and reading it; raises if it cannot be written."""
     arrays: dict[str, Any] = {}
     text = json.dumps(_without_arrays(state, arrays))
     file = io.BytesIO()
@@ -45,7 +45,7 @@ def _with_arrays(state: Any, arrays: Any) -> Any:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two trees of arrays and plain values are equal to the bit, types included."""
+    """Returns whether two trees of arrays and plain values are bitwise equal, types included."""
     if isinstance(one, np.ndarray):
         return (
             isinstance(other, np.ndarray)

@@ -1,4 +1,4 @@
-"""Environments for actors in other processes: what each life does is told beforehand."""
+"""Environments for actors in any process, with a script for each incarnation."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.support.fakes import SPEC, CountingEnv, FakePolicy, OneStep
 
 NEVER = 1_000_000_000
 DELAY = 2  # steps
-BUILDING = 0  # as a step: while the environment is built
+BUILDING = 0  # the step number that stands for the constructor
 
 
 def fail(step: int) -> None:
@@ -43,7 +43,7 @@ def hang(_: int) -> None:
 
 
 def hang_in_c(_: int) -> None:
-    """Keeps the interpreter: no other thread of the process runs any more."""
+    """Holds the interpreter lock forever, so that no other thread of the process can run."""
     nobody_writes, _writer = os.pipe()
     ctypes.PyDLL(None).read(nobody_writes, ctypes.create_string_buffer(1), 1)
 
@@ -70,18 +70,18 @@ def be_signalled(_: int) -> None:
 
 
 def describe(_: int) -> str:
-    """How the process stands: its nice value, and its BLAS threads as its environment says."""
+    """Returns the nice value of the process and its environment variables for BLAS threads."""
     return f"{os.nice(0)} {' '.join(os.environ[name] for name in BLAS_VARIABLES)}"
 
 
 def rank(_: int) -> str:
-    """The nice value of the process."""
+    """Returns the nice value of the process."""
     return str(os.nice(0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Life:
-    """What one environment does: `deed` at its step `at`; both picklable."""
+    """The script of one environment: calls `deed` at step `at`. Functions must be picklable."""
 
     deed: Callable[[int], Any] | None = None
     at: int = BUILDING
@@ -89,7 +89,7 @@ class Life:
 
 
 class Delayed(StepProcessor):
-    """Gives the rows of each step two steps later, as a window of three steps would."""
+    """Returns the transitions of a step two steps later, like a window of three steps."""
 
     def __init__(self) -> None:
         self._waiting: list[Transitions] = []
@@ -99,15 +99,15 @@ class Delayed(StepProcessor):
         self._waiting.append(rows)
         if len(self._waiting) > DELAY:
             return self._waiting.pop(0)
-        none = slice(0, 0)
+        empty = slice(0, 0)
         assert isinstance(rows.obs, np.ndarray)
         assert isinstance(rows.next_obs, np.ndarray)
         return Transitions(
-            obs=rows.obs[none],
-            action=rows.action[none],
-            reward=rows.reward[none],
-            discount=rows.discount[none],
-            next_obs=rows.next_obs[none],
+            obs=rows.obs[empty],
+            action=rows.action[empty],
+            reward=rows.reward[empty],
+            discount=rows.discount[empty],
+            next_obs=rows.next_obs[empty],
         )
 
     def state_dict(self) -> State:
@@ -118,7 +118,7 @@ class Delayed(StepProcessor):
 
 
 class ScriptedEnv(CountingEnv):
-    """Counts, does what its life says, and notes what a test wants to know in a folder."""
+    """A counting environment that follows its script and writes notes for the test into files."""
 
     def __init__(self, life: Life, *, number: int, folder: Path, num_envs: int = 1) -> None:
         super().__init__(num_envs=num_envs, on_step=self._on)
@@ -151,7 +151,7 @@ class ScriptedEnv(CountingEnv):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptedEnvFactory(EnvFactory):
-    """Gives the environments one life after another, in whichever process; then calm ones."""
+    """Creates environments with the scripts in order, across processes; later ones have none."""
 
     folder: Path  # empty at first
     lives: tuple[Life, ...] = ()
@@ -177,22 +177,22 @@ class ScriptedEnvFactory(EnvFactory):
         return True
 
     def noted(self, what: str) -> list[str]:
-        """What the environments noted under this name, in the order in which they were made."""
+        """Returns the environments' notes of this name, in the order of creation."""
         files = self.folder.glob(f"{what}-*")
-        named = {int(file.name.split("-")[1]): file for file in files if not file.suffix}
-        return [named[number].read_text() for number in sorted(named)]
+        files_by_number = {int(file.name.split("-")[1]): file for file in files if not file.suffix}
+        return [files_by_number[number].read_text() for number in sorted(files_by_number)]
 
     def wait_for(self, what: str, times: int = 1) -> list[str]:
-        """The same once there are so many."""
+        """Waits until at least `times` environments have a note of this name; returns the notes."""
         pause = threading.Event()
-        while len(found := self.noted(what)) < times:
+        while len(notes := self.noted(what)) < times:
             pause.wait(0.005)
-        return found
+        return notes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalmEnvFactory(EnvFactory):
-    """Counting environments that do nothing else."""
+    """Creates counting environments without scripts."""
 
     num_envs: int = 1
     episode: int = 10
@@ -209,7 +209,7 @@ class CalmEnvFactory(EnvFactory):
 
 
 class TellingPolicy(FakePolicy):
-    """Its actions tell its exploration, in hundredths."""
+    """Its actions are its exploration, in hundredths."""
 
     def __init__(self, exploration: ActorExploration) -> None:
         super().__init__()
@@ -222,7 +222,7 @@ class TellingPolicy(FakePolicy):
 
 
 class TellingPolicyFactory:
-    """Policies whose exploration shows, in whichever process they act."""
+    """Creates policies whose actions reveal their exploration, in any process."""
 
     def __call__(self, rng: np.random.Generator, exploration: ActorExploration = None) -> Policy:
         del rng
@@ -230,7 +230,7 @@ class TellingPolicyFactory:
 
 
 class BoundPolicy(FakePolicy):
-    """Its actions say whether the acting thread was bound: 1, or 0."""
+    """Its actions are 1 if the acting thread called `bind_thread`, else 0."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -245,7 +245,7 @@ class BoundPolicy(FakePolicy):
 
 
 class BoundPolicyFactory:
-    """Policies that show, in any process, whether they were bound."""
+    """Creates policies whose actions show whether they were bound, in any process."""
 
     def __call__(self, rng: np.random.Generator, exploration: ActorExploration = None) -> Policy:
         del rng, exploration

@@ -1,4 +1,4 @@
-"""A run in miniature that saves and reads checkpoints: a few numbers and a replay buffer."""
+"""A minimal run that saves and loads checkpoints: a number as weights, and a replay buffer."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from border_cli.run.folders import CheckpointFolders
 from border_cli.run.manifest import verify
 from tests.support.spaces import numbered, numbers, pixels
 
-SIDE = 20  # of an image; two of them are blocks of their own
+SIDE = 20  # of an image; large enough that obs and next_obs get their own blocks
 
 
 def spec_of(*, images: bool = False) -> EnvSpec:
-    seen = pixels(SIDE, SIDE, 3) if images else numbers(4)
-    return EnvSpec(id="saves", observation=seen, action=DiscreteSpace(9), max_episode_steps=None)
+    space = pixels(SIDE, SIDE, 3) if images else numbers(4)
+    return EnvSpec(id="saves", observation=space, action=DiscreteSpace(9), max_episode_steps=None)
 
 
 def rows(spec: EnvSpec, first: int, end: int) -> Transitions:
-    """Row n: reward n, action n, both observations n everywhere (as far as their type goes)."""
+    """Returns rows with reward n, action n and observations filled with n (wrapped by dtype)."""
     count = np.arange(first, end)
     obs = numbered(spec.observation, count)
     return Transitions(
@@ -46,7 +46,7 @@ def rows(spec: EnvSpec, first: int, end: int) -> Transitions:
 
 
 class Disk:
-    """Saves the number of a state; `full` makes it fail in the middle of the file."""
+    """Saves a state's number as text; raises `ENOSPC` after writing if `full`."""
 
     def __init__(self) -> None:
         self.full = False
@@ -58,7 +58,7 @@ class Disk:
 
 
 class SmallRun:
-    """Owns a replay buffer and a store; every save is waited for."""
+    """Owns a replay buffer and a checkpoint store; every save waits until it is written."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class SmallRun:
         )
 
     def save(self, opt_steps: int, n: int | None = None, push: int = 0, **more: Any) -> bool:
-        """Whether it is on the disk."""
+        """Saves a checkpoint; returns whether it was written."""
         self.push(push)
         written = self.store.report.written
         assert self.store.save(self.state(opt_steps, n, **more))
@@ -117,7 +117,7 @@ class SmallRun:
         assert self.store.wait(60)
 
     def resume(self, folder: Path | None = None) -> Saved:
-        """Goes on from this checkpoint, or from the newest."""
+        """Resumes from this checkpoint, or from the newest."""
         saved = read_checkpoint(folder or resumable(self.run_dir)[0])
         self.buffer.load_state_dict(saved.run["replay_buffer"])
         if saved.has_rows:
@@ -132,22 +132,22 @@ class SmallRun:
 
     @property
     def numbers(self) -> list[int]:
-        """Of the rows in the replay buffer, the oldest first."""
-        found = self.buffer.rows(np.arange(len(self.buffer)))
-        assert isinstance(found.obs, np.ndarray)
-        expected = found.reward.astype(found.obs.dtype)
-        assert (found.obs.reshape(len(expected), -1) == expected[:, None]).all()
-        assert found.obs.tobytes() == np.ascontiguousarray(found.next_obs).tobytes()
-        return sorted(found.reward.astype(int).tolist())
+        """The row numbers in the replay buffer, sorted."""
+        stored = self.buffer.rows(np.arange(len(self.buffer)))
+        assert isinstance(stored.obs, np.ndarray)
+        expected = stored.reward.astype(stored.obs.dtype)
+        assert (stored.obs.reshape(len(expected), -1) == expected[:, None]).all()
+        assert stored.obs.tobytes() == np.ascontiguousarray(stored.next_obs).tobytes()
+        return sorted(stored.reward.astype(int).tolist())
 
     @property
     def there(self) -> list[str]:
-        return sorted(each.name for each in self.folder.iterdir() if each.name != "replay")
+        return sorted(path.name for path in self.folder.iterdir() if path.name != "replay")
 
     @property
     def chunks(self) -> list[str]:
-        """The ranges of the chunk files, without their tokens."""
-        names = sorted(each.name for each in (self.folder / "replay").iterdir())
+        """The row ranges of the chunk files, without their random tokens."""
+        names = sorted(path.name for path in (self.folder / "replay").iterdir())
         return [
             f"{int(name.split('-')[1])}-{int(name.split('-')[2])}"
             if name.startswith("rows-")

@@ -1,4 +1,4 @@
-"""Soft actor-critics in small."""
+"""Small soft actor-critic agents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spaces of observations and actions in few words, and values of theirs."""
+"""Short constructors of spaces, and values in them."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, MultiDisc
 
 
 def box(shape: tuple[int, ...], dtype: str = "float32", low: Any = 0, high: Any = 1) -> BoxSpace:
-    """Bounds are one for all, or have the last axes of the shape."""
-    low, high = (np.broadcast_to(np.array(each, dtype), shape) for each in (low, high))
+    """Builds a box; `low` and `high` are broadcast to its shape."""
+    low, high = (np.broadcast_to(np.array(bound, dtype), shape) for bound in (low, high))
     return BoxSpace(shape=shape, dtype=dtype, low=low, high=high)
 
 
 def numbers(*shape: int) -> BoxSpace:
-    """Real ones of 0 to 1."""
+    """Returns a box of real numbers from 0 to 1."""
     return box(shape)
 
 
 def reals(*shape: int) -> BoxSpace:
-    """Real numbers without bounds."""
+    """Returns an unbounded box of real numbers."""
     return box(shape, low=-np.inf, high=np.inf)
 
 
 def pixels(*shape: int) -> BoxSpace:
-    """Bytes."""
+    """Returns a box of bytes, 0 to 255."""
     return box(shape, "uint8", high=255)
 
 
 def drawn(space: Space, rows: int, seed: int = 3) -> Any:
-    """Random values: real numbers around 1 whatever their bounds, integers of all that are."""
+    """Draws random values: floats around 1 regardless of bounds, integers from the whole range."""
     rng = np.random.default_rng(seed)
     match space:
         case BoxSpace(shape=shape, dtype="float32"):
             return rng.normal(1, 2, (rows, *shape)).astype(np.float32)
         case BoxSpace(shape=shape, dtype=dtype):
-            ends = (np.asarray(each, np.int64) for each in (space.low, space.high))
+            ends = (np.asarray(bound, np.int64) for bound in (space.low, space.high))
             return rng.integers(*ends, size=(rows, *shape), endpoint=True).astype(dtype)
         case DiscreteSpace(n=n):
             return rng.integers(n, size=rows)
@@ -50,7 +50,7 @@ def drawn(space: Space, rows: int, seed: int = 3) -> Any:
 
 
 def numbered(space: Space, numbers: Any) -> Any:
-    """Values of which row k is full of numbers[k], as far as its type goes."""
+    """Returns values whose row k is filled with numbers[k], cast to the dtype of the space."""
     match space:
         case BoxSpace(shape=shape, dtype=dtype):
             column = numbers.reshape(-1, *(1 for _ in shape))

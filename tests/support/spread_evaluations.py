@@ -1,4 +1,4 @@
-"""Evaluations of one run, for workers and in one place."""
+"""Evaluations of untrained agents, by cluster workers and in this process."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ from border_cli.ray.evaluation import ClusterEvaluationRunner
 
 
 def _nobody(**_: object) -> Evaluator:
-    raise AssertionError("workers play the episodes")
+    raise AssertionError("only workers may play the episodes")
 
 
 def _nothing() -> None:
-    """Tries no environment."""
+    """Skips the trial of the environment."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """A run whose weights are evaluated."""
+    """A run and a snapshot of its weights, to be evaluated."""
 
     effective: EffectiveSettings
     make_policy: PolicyRecipe
     snapshot: Snapshot
 
     def recipe(self) -> EpisodesRecipe:
-        """What workers are given."""
+        """Returns the recipe that workers receive."""
         heartbeat = Heartbeat("evaluation")
         evaluator = build_evaluator(self.effective, stop=StopFlag(), heartbeat=heartbeat)
         assert isinstance(evaluator, EpisodesEvaluator)
         return episodes_recipe(self.effective, evaluator, self.make_policy)
 
     def in_one_place(self, confirmation: Confirmation) -> Evaluation:
-        """What an evaluation without workers finds."""
+        """Evaluates without workers."""
         heartbeat = Heartbeat("evaluation")
         evaluator = build_evaluator(self.effective, stop=StopFlag(), heartbeat=heartbeat)
         runner = InlineEvaluationRunner(evaluator, self.make_policy, heartbeat, confirmation)
@@ -56,7 +56,7 @@ class Evaluated:
         return evaluation
 
     def runner(self, confirmation: Confirmation) -> EvaluationRunner:
-        """What evaluates on a cluster."""
+        """Returns a runner that evaluates on a cluster."""
         recipe = self.recipe()
         parts = EvaluationParts(
             make_evaluator=_nobody,
@@ -74,11 +74,11 @@ class Evaluated:
 
 @cache
 def evaluated(agent: str, env: str, *more: str) -> Evaluated:
-    """Five episodes of 60 steps at most, by networks that are not trained."""
+    """Prepares evaluations of five episodes of at most 60 steps with an untrained network."""
     small = () if agent == "random" else ("agent.hidden=[64,64]",)
     steps = ("evaluator.num_episodes=5", "evaluator.max_episode_steps=60")
     config = compose(f"agent={agent}", f"env={env}", *small, *steps, *more)
     effective = effective_settings(config)
-    built = build_first_agent(effective, env_factory(effective).spec)
-    make_policy = PolicyRecipe(built.policy_factory, config.seed)
-    return Evaluated(effective, make_policy, built.snapshot())
+    initial_agent = build_first_agent(effective, env_factory(effective).spec)
+    make_policy = PolicyRecipe(initial_agent.policy_factory, config.seed)
+    return Evaluated(effective, make_policy, initial_agent.snapshot())

@@ -1,4 +1,4 @@
-"""Small studies: what study.json and trials.json hold, without any run."""
+"""Small studies and trials, as in study.json and trials.json, without any runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from border_cli.tune.trials import Study, TrialRow
 
 
 def a_study(**changes: Any) -> Study:
-    """10 trials of 2 seeds with budgets of 100 and 500 env steps: a full grid of 10,000."""
+    """Returns a study of 10 trials, 2 seeds, budgets of 100 and 500 env steps (10,000 in all)."""
     facts: dict[str, Any] = {
         "id": "1f",
         "name": "my_study",
@@ -33,7 +33,7 @@ def a_study(**changes: Any) -> Study:
 
 
 def a_row(number: int, *scores: float, **changes: Any) -> TrialRow:
-    """A trial that is complete, with its score, or one that is running, before it has any."""
+    """Returns a complete trial, or a running one if no scores are given."""
     facts: dict[str, Any] = {
         "number": number,
         "status": "complete" if scores else "running",

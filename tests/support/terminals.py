@@ -1,4 +1,4 @@
-"""A command on a terminal of its own, and what is on its screen."""
+"""Runs a command on a pseudo-terminal and reads its screen."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from time import monotonic
 from typing import Self
 
 DEADLINE_S = 60.0
-# Python that makes its standard input the controlling terminal, then becomes the command. Not
-# `preexec_fn`: Python 3.12 warns of it in a process with threads.
+# Python code that makes stdin the controlling terminal and then executes the command. `preexec_fn`
+# is no alternative: Python 3.12 warns about it in a process with threads.
 TAKE_TERMINAL = (
     "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
     "os.execv(sys.argv[1], sys.argv[1:])"
@@ -28,46 +28,46 @@ _TOKEN = re.compile(r"\x1b\[([0-9;?]*)([A-Za-z])|\x1b.|[\r\n]|[^\x1b\r\n]")
 
 
 def screen(written: str, width: int) -> list[str]:
-    """The lines on an endless screen of this width; knows what rich writes, and no more."""
+    """Renders output to lines of a screen of unlimited height; supports only what rich writes."""
     rows: list[list[str]] = [[]]
-    at, column = 0, 0
+    line, column = 0, 0
     for token in _TOKEN.finditer(written):
         text, number, command = token[0], token[1], token[2]
         if command == "A":
-            at = max(0, at - int(number or 1))
+            line = max(0, line - int(number or 1))
         elif command == "K":
-            rows[at] = [] if number == "2" else rows[at][:column]
+            rows[line] = [] if number == "2" else rows[line][:column]
         elif text == "\r":
             column = 0
         elif text == "\n":
-            at += 1
+            line += 1
         elif not text.startswith("\x1b"):
             if column == width:  # a full line wraps with the next character
-                at, column = at + 1, 0
-            while len(rows) <= at:
+                line, column = line + 1, 0
+            while len(rows) <= line:
                 rows.append([])
-            rows[at] += [" "] * (column + 1 - len(rows[at]))
-            rows[at][column] = text
+            rows[line] += [" "] * (column + 1 - len(rows[line]))
+            rows[line][column] = text
             column += 1
-        while len(rows) <= at:
+        while len(rows) <= line:
             rows.append([])
     return ["".join(row).rstrip() for row in rows]
 
 
 class Screen(io.StringIO):
-    """A terminal that keeps all that is written to it."""
+    """A stream that claims to be a terminal and stores all output."""
 
     def isatty(self) -> bool:
         return True
 
 
 class TerminalCommand:
-    """`border-train` with these settings in a process of its own, on a terminal."""
+    """`border-train` in a child process on a pseudo-terminal, killed at the end of the block."""
 
     def __init__(self, folder: Path, *argv: str, columns: int = 80, lines: int = 40) -> None:
         self._columns = columns
         self._ours, theirs = pty.openpty()
-        # The kernel may echo ^C in the middle of a frame, if what reads the screen is slow.
+        # If the reader is slow, the kernel may echo ^C in the middle of a frame.
         modes = termios.tcgetattr(theirs)
         modes[3] &= ~termios.ECHO
         termios.tcsetattr(theirs, termios.TCSANOW, modes)
@@ -96,11 +96,11 @@ class TerminalCommand:
         os.close(self._ours)
 
     def screen(self) -> list[str]:
-        """What is on it now."""
+        """Returns the current lines of the screen."""
         return screen(self._written.decode(errors="replace"), self._columns)
 
     def until(self, condition: Callable[[list[str]], bool]) -> list[str]:
-        """Reads until the screen meets the condition; returns the screen."""
+        """Reads until the screen meets the condition; returns its lines."""
         deadline_s = monotonic() + DEADLINE_S
         while not condition(self.screen()):
             assert monotonic() < deadline_s, "\n".join(self.screen())
@@ -108,22 +108,22 @@ class TerminalCommand:
         return self.screen()
 
     def press_ctrl_c(self) -> None:
-        """As the keyboard does: the terminal sends the signal."""
+        """Types Ctrl-C; the terminal sends the signal."""
         os.write(self._ours, b"\x03")
 
     def ended(self) -> int:
-        """Its exit status, once all that it wrote is read."""
+        """Reads all remaining output; returns the exit status."""
         while self._read():
             pass
         return self._process.wait(DEADLINE_S)
 
     def _read(self) -> bool:
-        """Whether more came; not once the command has closed its terminal."""
+        """Reads more output; returns False if the command has closed its terminal."""
         ready, _, _ = select.select([self._ours], [], [], DEADLINE_S)
-        assert ready, "nothing came"
+        assert ready, "no output before the deadline"
         try:
             read = os.read(self._ours, 65536)
-        except OSError:  # how Linux tells that the other side is closed
+        except OSError:  # on Linux: the other side is closed
             return False
         self._written += read
         return bool(read)

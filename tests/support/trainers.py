@@ -1,4 +1,4 @@
-"""Builds trainers from fakes."""
+"""Trainers built from fakes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.support.scripted_envs import Life
 
 
 class BuiltTrainer:
-    """A trainer and everything around it; settings are the trainer's."""
+    """A trainer and all its parts; `settings` are fields of the trainer's config."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Networks of value-based agents, as tests want them."""
+"""Q-networks with seeded weights, and the TD loss on them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from border_cli.nn.tensor_batch import TDLoss, TDResult, TensorBatch
 
 
 def q_network(space: Space, hidden: Sequence[int], num_actions: int, seed: int) -> Network:
-    """Q(s, ·) with weights of this seed."""
+    """Returns a network for Q(s, ·) with weights drawn from this seed."""
     generator = torch.Generator().manual_seed(seed)
     return Network(Architecture(space, hidden=tuple(hidden)), num_actions, generator)
 
@@ -25,8 +25,8 @@ def q_network(space: Space, hidden: Sequence[int], num_actions: int, seed: int) 
 def td_of(
     online: LearnedNetwork, target: Any, batch: TensorBatch, td_loss: TDLoss, *, double: bool
 ) -> tuple[Gradient, TDResult]:
-    """The gradient and the loss of an agent with these networks."""
+    """Returns gradient and TD result of a value agent with these networks."""
     config = SimpleNamespace(double=double)
     agent: Any = SimpleNamespace(online=online, target=target, td_loss=td_loss, config=config)
-    kept, found = ValueAgent.td(agent, batch, ((), (), ()))
-    return online.backward(kept, found.grad_output), found
+    cache, result = ValueAgent.td(agent, batch, ((), (), ()))
+    return online.backward(cache, result.grad_output), result

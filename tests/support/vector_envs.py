@@ -1,6 +1,6 @@
-"""A single environment that anyone can follow by hand, and vector environments of it."""
+"""A deterministic environment that can be computed by hand, and vector environments."""
 
-# ruff: noqa: ARG002 - the names of arguments are what is looked at
+# ruff: noqa: ARG002 - only the names of the arguments matter
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 from gymnasium.vector.utils import batch_space
 from gymnasium.wrappers import TimeLimit
 
-LANES = 4  # environments that an action can name
+LANES = 4  # environments an action can address
 NAMED = spaces.Dict(
     z=spaces.Box(0, 255, (2, 2), np.uint8),
     a=spaces.Discrete(1000, start=5),
@@ -26,8 +26,8 @@ PLAIN = spaces.Box(-1e9, 1e9, (2,), np.float32)
 class Climb(gym.Env[Any, Any]):
     """Action [lane, speed] climbs speed + 1 rungs; episode n ends at rung 3 + 2 * (n % 4).
 
-    Observes how many episodes began and the rung; pays rung + lane / 8. Every third episode is
-    cut off at its end, the others terminate. No chance is involved.
+    The observation is [episodes started, rung], the reward rung + lane / 8. Every third episode is
+    truncated at its end, the others terminate. Nothing is random.
     """
 
     def __init__(self, named: bool = False, mode: str = "", **_: Any) -> None:
@@ -65,7 +65,7 @@ def observed(episodes: int, rung: int, named: bool) -> Any:
 def gymnasiums_own(
     num_envs: int, max_episode_steps: int | None = None, mode: str = "", named: bool = False
 ) -> SyncVectorEnv:
-    """Gymnasium's vector of `Climb` in any mode; it gives the same arrays out again and again."""
+    """Gymnasium's own vector of `Climb`; it returns the same arrays at every step."""
 
     def single() -> Any:
         env = Climb(named)
@@ -75,9 +75,9 @@ def gymnasiums_own(
 
 
 class Endless(VectorEnv[Any, Any, Any]):
-    """One number per environment: its steps. Ends nothing by itself but at `length`."""
+    """Observes the number of steps of each environment; ends episodes only at `length`."""
 
-    metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012 - as Gymnasium has it
+    metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012 - declared as in Gymnasium
 
     closings = 0
 
@@ -107,7 +107,7 @@ class Endless(VectorEnv[Any, Any, Any]):
 
 
 class Alone(gym.Env[Any, Any]):
-    """The single environment of `Endless`."""
+    """The single-environment version of `Endless`."""
 
     def __init__(self, shown: str = "", length: int = 3, only_single: int = 0) -> None:
         self.observation_space = spaces.Box(0, 1000, (1,), np.float64)
@@ -115,37 +115,37 @@ class Alone(gym.Env[Any, Any]):
 
 
 class Unlimited(Endless):
-    """Takes no time limit."""
+    """Its constructor does not accept a time limit."""
 
     def __init__(self, num_envs: int, length: int = 3) -> None:
         super().__init__(num_envs, length=length)
 
 
 class Bounded(Endless):
-    """Says that it takes a time limit, and ends nothing there."""
+    """Accepts a time limit but ignores it."""
 
     def __init__(self, num_envs: int, max_episode_steps: int = 9, length: int = 3) -> None:
         super().__init__(num_envs, length=length)
 
 
 class Tipping(Unlimited):
-    """Flags and pays in the step of a reset what means nothing."""
+    """Returns meaningless flags and rewards in the step of a reset."""
 
     def step(self, action: Any) -> Any:
         begins = self.t == self.length
-        obs, reward, over, cut, told = super().step(action)
+        obs, reward, over, cut, info = super().step(action)
         reward[begins] = np.nan
-        return obs, reward, over | begins, cut | begins, told
+        return obs, reward, over | begins, cut | begins, info
 
 
 class Silent(Endless):
-    """Does not tell its mode."""
+    """Does not declare its autoreset mode."""
 
     metadata = {}  # noqa: RUF012
 
 
 class Wider(Endless):
-    """Observes something else than its single environment."""
+    """Its observation space differs from that of its single environment."""
 
     def __init__(self, num_envs: int) -> None:
         super().__init__(num_envs)

@@ -1,4 +1,4 @@
-"""A random walk that its actions push."""
+"""A random walk pushed by its actions."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ ACTIONS: dict[str, gym.Space[Any]] = {
 
 
 class Walk(gym.Env[Any, Any]):
-    """A random walk pushed by its actions, over which it writes; ends far out, at some 20 steps.
+    """A random walk pushed by its actions; terminates far from the origin, after about 20 steps.
 
-    `spoil(env)` is called before every step: what it changes no seed brings back.
+    It overwrites the actions it receives. `spoil(env)` is called before every step and may change
+    state that a seeded reset does not restore.
     """
 
     spoil: ClassVar[Any] = None

@@ -1,4 +1,4 @@
-"""Whole runs from settings that were put together by hand."""
+"""Complete runs from settings built in Python."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from border_cli.settings.run import AUTO, RunConfig
 
 
 def trained(config: RunConfig, folder: Path, *, resume: bool = False, **options: Any) -> Result:
-    """Runs in a folder, or goes on there; `options` are those of a run."""
+    """Runs, or resumes, in a folder; `options` are fields of `RunOptions`."""
     if resume:
         config = replace(config, resume=AUTO, run_dir=str(folder))
     job = Job(folder=folder, config=config)

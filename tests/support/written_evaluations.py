@@ -1,4 +1,4 @@
-"""Runs with evaluations, alone and in groups of seeds, written by hand."""
+"""Run directories with evaluations written by hand, single and in groups of seeds."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ def evaluated_run(
     *,
     seed: int = 0,
     settings: Mapping[str, Any] | None = None,
-    every: int = 100,  # env steps between two evaluations, and twice the updates
+    every: int = 100,  # env steps between evaluations, with half as many updates
     **facts: Any,
 ) -> Path:
-    """A run directory with an evaluation for each of `returns`; `facts` go to run.json."""
+    """Writes a run directory with one evaluation per return; `facts` go to run.json."""
     rows = [
         {
             "opt_steps": number * every // 2 or number,
@@ -32,7 +32,7 @@ def evaluated_run(
 
 
 def two_groups(root: Path, **settings: Any) -> Path:
-    """Three seeds with `agent.double`, which end at 10, 20 and 30, and three that end 5 lower."""
+    """Writes three seeds with `agent.double` that end at 10, 20, 30, and three without, 5 lower."""
     for double, lasts in ((True, (10.0, 20.0, 30.0)), (False, (5.0, 15.0, 25.0))):
         for seed, last in enumerate(lasts):
             folder = root / f"double-{double}_{seed}"

@@ -1,4 +1,4 @@
-"""Run directories written by hand: what a run of CartPole leaves, in a few small files."""
+"""Run directories written by hand: the files of a CartPole run."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def write_run(
     metrics: Sequence[Mapping[str, Any]] = (),
     **facts: Any,
 ) -> Path:
-    """Writes `run.json` with these settings and facts on top of those above, and metrics."""
+    """Writes a run directory; `settings` and `facts` update `SETTINGS` and `FACTS`."""
     hydra = folder / ".hydra"
     hydra.mkdir(parents=True)
     (hydra / "resolved.yaml").write_text("seed: 0\n", encoding="utf-8")
@@ -54,6 +54,6 @@ def write_run(
 
 
 def without_end(**facts: Any) -> dict[str, Any]:
-    """The facts of a run whose process has written no end."""
-    known = {"status": "running", "ended": None, "best_score": None, "final_score": None}
-    return {**known, "exit_reason": None, **facts}
+    """Returns the facts of a run whose process has not recorded its end."""
+    unfinished = {"status": "running", "ended": None, "best_score": None, "final_score": None}
+    return {**unfinished, "exit_reason": None, **facts}

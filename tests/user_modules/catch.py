@@ -1,4 +1,4 @@
-"""A ball that falls, and a paddle that shall be below it: images of few pixels, as of MinAtar."""
+"""A paddle that catches a falling ball, as small images like those of MinAtar."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 BALL, PADDLE = 0, 1  # channels
-MOVES = (-1, 0, 1)  # of the paddle, to the right
+MOVES = (-1, 0, 1)  # of the paddle; positive is right
 
 
 class Catch(gym.Env[NDArray[Any], np.int64]):
-    """Pays 1 for a ball that was caught and -1 for another, at the end of each episode.
+    """Pays 1 for a caught ball and -1 for a missed one, at the end of each episode.
 
-    The observation is `bool` or `uint8`, [side, side, 2] or with `first` [2, side, side]. A pixel
-    that is on is `high`.
+    Observations are `bool` or `uint8`, [side, side, 2], or [2, side, side] if `first`. Pixels are 0
+    or `high`.
     """
 
     def __init__(

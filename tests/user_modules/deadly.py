@@ -1,5 +1,5 @@
-"""A pendulum whose process dies once. It travels to the nodes of a cluster, so it imports no other
-helper of tests."""
+"""A pendulum that kills its process once. The module is sent to the nodes of a cluster, so it must
+not import other test modules."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DIES_AT = 30
 
 
 class DiesOnce(PendulumEnv):
-    """Takes the file away, where there is one, and kills its process, or raises if it says so."""
+    """If `file` exists, removes it and kills its process, or raises if the file says `raise`."""
 
     def __init__(self, file: str, render_mode: str | None = None) -> None:
         super().__init__(render_mode)
@@ -35,7 +35,7 @@ class DiesOnce(PendulumEnv):
     def _obey(self) -> None:
         try:
             word = self.file.read_text()
-            self.file.unlink()  # by one process alone
+            self.file.unlink()  # fails in all processes but one
         except FileNotFoundError:
             return
         if word == "raise":

@@ -1,4 +1,4 @@
-"""An environment that draws from the global generators of Python and NumPy, as many do."""
+"""An environment that uses the global random generators of Python and NumPy, as many do."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ GUESS = "border/Guess-v0"
 
 
 class Guess(gym.Env[Any, Any]):
-    """Pays for guessing whether the number that is shown is above a half; ends by chance.
+    """Pays for guessing whether the observed number is above 0.5; ends at random.
 
-    `seeds`: `reset(seed=…)` seeds the global generators.
+    With `seeds`, `reset(seed=…)` seeds the global generators.
     """
 
     observation_space = gym.spaces.Box(-9, 9, (2,), np.float32)

@@ -1,6 +1,6 @@
-"""Several levers to set at once, by what is seen; the best score is known.
+"""An environment with several levers to set at once, whose best score is known.
 
-`imports=[levers] env.id=border/Levers-v0`, or `border/Switches-v0` of levers with two positions.
+`imports=[levers] env.id=border/Levers-v0`, or `border/Switches-v0` for levers with two positions.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ BEST = float(STEPS)
 
 
 class Levers(gym.Env[np.int64, NDArray[Any]]):
-    """Sees one of five states, in each of which each lever has one right position.
+    """Has five states; in each state every lever has one right position.
 
-    A step pays the share of the levers that are right. Only where all are does the next state
-    follow, so a single wrong lever keeps an agent from ever seeing the others. Q(s, a) of the best
-    policy is the sum over levers of what each pays, and a constant.
+    A step pays the fraction of levers that are right. The next state is reached only if all are
+    right, so a single wrong lever hides all later states from an agent. Q(s, a) of the best policy
+    is a sum over levers plus a constant.
     """
 
     def __init__(self, switches: bool = False) -> None:
@@ -44,7 +44,7 @@ class Levers(gym.Env[np.int64, NDArray[Any]]):
 
 
 def best_action(state: int, positions: tuple[int, ...]) -> NDArray[np.int64]:
-    """The right positions in a state."""
+    """Returns the right positions in a state."""
     return np.array([(3 * state + lever) % n for lever, n in enumerate(positions)])
 
 

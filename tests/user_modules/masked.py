@@ -1,7 +1,7 @@
-"""Environments that raise where an invalid action is taken.
+"""Environments with masks of valid actions, which raise if an action is invalid.
 
-A walk over places: of four actions the one of the place stays, the next one goes on, and the two
-others are invalid. The observation is the place, one-hot.
+A walk over numbered places with four actions: at place p, action p (modulo 4) stays, action p + 1
+moves on, and the two others are invalid. The observation is the place, one-hot.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ PLACES, ACTIONS, STEPS = 6, 4, 20
 
 
 def mask_at(place: int) -> NDArray[np.int8]:
-    """Of a place; the last one, where the walk is over, has no valid action."""
+    """Returns the mask of a place; the last place ends the walk and has no valid action."""
     mask = np.zeros(ACTIONS, np.int8)
     mask[[place % ACTIONS, (place + 1) % ACTIONS]] = place < PLACES - 1
     return mask
 
 
 class Strict(gym.Env[Any, Any]):
-    """The mask in `info`, or with `by_key` in the observation. Pays at the last place."""
+    """Has its mask in `info`, or in the observation if `by_key`; pays 1 at the last place."""
 
     strict = True
 
     def __init__(self, by_key: bool = False, lost_at: int = -1, mask: Any = None) -> None:
-        """`lost_at`: the place where there is no valid action, or the `mask` if there is one."""
+        """`lost_at`: the place without a valid action; its mask is `mask`, or zeros by default."""
         self.by_key, self.lost_at, self.wrong = by_key, lost_at, mask
         self.action_space = spaces.Discrete(ACTIONS)
         self.observation_space = spaces.Box(0, 1, (PLACES,), np.float32)
@@ -42,8 +42,8 @@ class Strict(gym.Env[Any, Any]):
         place, mask = np.eye(PLACES, dtype=np.float32)[self.place], mask_at(self.place)
         if self.place == self.lost_at:
             mask = np.zeros_like(mask) if self.wrong is None else self.wrong
-        named = {"action_mask": mask}
-        return ({"observation": place, **named}, {}) if self.by_key else (place, named)
+        masks = {"action_mask": mask}
+        return ({"observation": place, **masks}, {}) if self.by_key else (place, masks)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
         del options
@@ -62,13 +62,13 @@ class Strict(gym.Env[Any, Any]):
 
 
 class Lenient(Strict):
-    """Takes invalid actions, and stays."""
+    """Accepts invalid actions and stays."""
 
     strict = False
 
 
 class Pairs(Strict):
-    """Of two choices the second must be whether the place is odd."""
+    """Has actions of two numbers; the second must be 1 at an odd place, else 0."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -87,5 +87,5 @@ class Pairs(Strict):
         return super().step(first)
 
 
-for _each in (Strict, Lenient, Pairs):
-    gym.register(f"masked/{_each.__name__}-v0", _each)
+for _env in (Strict, Lenient, Pairs):
+    gym.register(f"masked/{_env.__name__}-v0", _env)

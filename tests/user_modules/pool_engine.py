@@ -1,8 +1,8 @@
-"""An engine as a user would write one: the structure of border_cli/ray, with threads for Ray.
+"""An example of a user's execution engine, built like border_cli/ray with threads instead of Ray.
 
-An actor manager, a runner of evaluations and a launcher of jobs, registered under one name. A
-package would have its settings in a file of their own, as border_cli/ray/config.py is. Actors act
-in calls: "with the newest weights, return so many samples". What an actor raises ends the run.
+An actor manager, an evaluation runner and a job launcher, registered under one name. A package
+would define its settings in a separate file, like border_cli/ray/config.py. An actor collects a
+number of samples per call, with the newest weights. An exception in an actor ends the run.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from border_cli.registry import ACTOR_MANAGERS, EVALUATION_RUNNERS, JOB_LAUNCHER
 from border_cli.settings.run import ActorManagerConfig
 from border_cli.sweep.processes import JobProcess, LocalProcess
 
-USED: list[str] = []  # what of the engine was used, for the test
+USED: list[str] = []  # parts of the engine that were used, read by the test
 
 
 @dataclass(kw_only=True)
 class PoolConfig(ActorManagerConfig):
-    """Settings of the actors; a real engine has the address of its servers here."""
+    """Settings of the actors; a real engine has the address of its servers here, too."""
 
     asked: ClassVar[int] = 0
 
@@ -44,57 +44,58 @@ class PoolConfig(ActorManagerConfig):
 
 
 class PooledActor:
-    """One actor, and the call of it that is under way in a thread of the pool."""
+    """One actor, and its current call, which runs in a thread of the pool."""
 
     def __init__(self, actor_id: int, clock: Clock) -> None:
         self.record = ActorRecord(actor_id, clock)
         self.heartbeat = Heartbeat(f"actor {actor_id}", waiting_for="its next call")
         self.call: Future[list[Message]] | None = None
-        self.asked = 0  # samples of the call
-        self.counted = ActorStats(actor_id=actor_id)  # of the calls that have returned
-        self.actor: Actor | None = None  # made by the first call
+        self.asked = 0  # samples requested by the current call
+        self.counted = ActorStats(actor_id=actor_id)  # totals of all finished calls
+        self.actor: Actor | None = None  # created by the first call
         self._sent: list[Message] = []
 
     def send(self, message: Message) -> float:
-        """Keeps a message until the call returns; the actor has waited 0 s for space."""
+        """Stores a message until the call returns; returns the seconds that the actor waited."""
         self._sent.append(message)
         return 0.0
 
     def act(self, make: Callable[[PooledActor], Actor], samples: int) -> list[Message]:
-        """The call: so many samples, or a few more where an episode ends."""
+        """Collects at least `samples` samples; the last step may add a few more."""
         with self.heartbeat.working():
             self.actor = self.actor or make(self)
-            made = 0
-            while made < samples:
-                made += self.actor.step()
+            collected = 0
+            while collected < samples:
+                collected += self.actor.step()
                 self.heartbeat.beat()
             self.actor.flush()
         sent, self._sent = self._sent, []
         return sent
 
     def returned(self) -> list[Experience]:
-        """What the call made, once it is over. Raises what the actor raised."""
+        """Returns the experience of a finished call, or raises the exception of its actor."""
         call = self.call
         if call is None or not call.done():
             return []
         self.call, self.asked = None, 0
         messages = call.result()
-        for each in messages:
-            made = ActorStats(actor_id=each.actor_id, env_steps=each.env_steps, samples=each.rows)
-            self.counted = self.counted.plus(made)
-        return [each.experience() for each in messages]
+        for msg in messages:
+            counts = ActorStats(actor_id=msg.actor_id, env_steps=msg.env_steps, samples=msg.rows)
+            self.counted = self.counted.plus(counts)
+        return [message.experience() for message in messages]
 
 
 class PoolActorManager(ActorManager):
-    """One call per actor at a time, all of them within the permission; the learner's thread calls
-    every method."""
+    """Runs at most one call per actor at a time, within the sample budget.
+
+    The learner thread calls every method."""
 
     def __init__(self, config: PoolConfig, *, make_actor: ActorFactory, clock: Clock) -> None:
         self._config = config
         self._make_actor = make_actor
         self._weights = WeightSlot()
         self._permitted = 0.0
-        self._saved = SavedActors.fresh(config.most_actors)  # with which this attempt begins
+        self._saved = SavedActors.fresh(config.most_actors)  # saved by the previous attempt
         self._actors = [PooledActor(actor_id, clock) for actor_id in range(config.most_actors)]
 
     def _make(self, pooled: PooledActor) -> Actor:
@@ -107,15 +108,15 @@ class PoolActorManager(ActorManager):
     def __enter__(self) -> Self:
         USED.append("actors")
         self._pool = ThreadPoolExecutor(len(self._actors))
-        for each in self._actors:
-            each.record.begin()
+        for actor in self._actors:
+            actor.record.begin()
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._pool.shutdown()  # once all calls have returned
-        for each in self._actors:
-            if each.actor is not None:
-                each.actor.close()
+        self._pool.shutdown()  # waits for all calls
+        for pooled in self._actors:
+            if pooled.actor is not None:
+                pooled.actor.close()
 
     def publish(self, snapshot: Snapshot) -> None:
         self._weights.publish(snapshot)
@@ -124,53 +125,53 @@ class PoolActorManager(ActorManager):
         self._permitted = samples_total
 
     def receive(self, timeout_s: float = 0.0) -> list[Experience]:
-        for each in self._actors:
+        for actor in self._actors:
             samples = int(min(self._free(), self._config.n_buffer))
-            if each.call is None and samples > 0:
-                each.asked = samples
-                each.call = self._pool.submit(each.act, self._make, samples)
+            if actor.call is None and samples > 0:
+                actor.asked = samples
+                actor.call = self._pool.submit(actor.act, self._make, samples)
         self._wait(timeout_s, FIRST_COMPLETED)
-        return [message for each in self._actors for message in each.returned()]
+        return [message for actor in self._actors for message in actor.returned()]
 
     def _free(self) -> float:
-        """Samples that are permitted and neither made nor asked for."""
-        made = sum(each.counted.samples + each.asked for each in self._actors)
-        return self._permitted - self._saved.samples - made
+        """Returns the number of permitted samples that no call has collected or requested yet."""
+        requested = sum(actor.counted.samples + actor.asked for actor in self._actors)
+        return self._permitted - self._saved.samples - requested
 
     def _wait(self, timeout_s: float | None, until: str) -> None:
-        wait([each.call for each in self._actors if each.call is not None], timeout_s, until)
+        wait([actor.call for actor in self._actors if actor.call is not None], timeout_s, until)
 
     def stop(self) -> list[Experience]:
         self._wait(None, ALL_COMPLETED)
-        return [message for each in self._actors for message in each.returned()]
+        return [message for actor in self._actors for message in actor.returned()]
 
     def state_dict(self) -> State:
-        actors = [each.record.saved(each.counted, begun=1) for each in self._actors]
+        actors = [actor.record.saved(actor.counted, begun=1) for actor in self._actors]
         return self._saved.after(actors).state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self._saved = SavedActors.load(state, len(self._actors)).without_states()
-        for each, saved in zip(self._actors, self._saved.actors, strict=True):
-            each.record.earlier = saved
+        for actor, saved in zip(self._actors, self._saved.actors, strict=True):
+            actor.record.earlier = saved
 
     def stats(self) -> list[ActorStats]:
-        return [each.record.stats(each.counted) for each in self._actors]
+        return [actor.record.stats(actor.counted) for actor in self._actors]
 
     def heartbeats(self) -> Sequence[Pulse]:
-        return [each.heartbeat for each in self._actors]
+        return [actor.heartbeat for actor in self._actors]
 
     def gauges(self) -> Metrics:
         return {}
 
 
 class PoolEvaluationRunner(EvaluationRunner):
-    """Evaluates in a thread of a pool."""
+    """Evaluates in a background thread."""
 
     in_background = True
 
     @staticmethod
     def refuse_missing(config: EpisodesConfig) -> None:
-        """Threads are always there."""
+        """Threads are always available."""
         del config
 
     @classmethod
@@ -220,7 +221,7 @@ class PoolEvaluationRunner(EvaluationRunner):
 
 
 class PoolLauncher:
-    """Runs the jobs of a sweep in processes of this machine: a job needs one for its signals."""
+    """Runs the jobs of a sweep in local processes: every job needs its own signal handlers."""
 
     cores = 1
 
@@ -228,7 +229,7 @@ class PoolLauncher:
         self._most = settings["jobs"]
 
     def refuse_missing(self) -> None:
-        """Threads are always there."""
+        """Threads are always available."""
 
     def at_once(self, jobs: int) -> int:
         return self._most or jobs

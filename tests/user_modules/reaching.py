@@ -1,6 +1,6 @@
-"""Environments with goals: a point on a line that is moved to a place on it.
+"""Goal environments: a point on a line must be moved to a goal on it.
 
-An observation has a number drawn for the episode and that of the step: no two are equal.
+An observation contains a random number per episode and the step number, so no two are equal.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ import numpy as np
 from gymnasium import spaces
 
 NEAR = 0.1
-STEPS = 10  # of an episode
+STEPS = 10  # per episode
 
 
 class Reach(gym.Env[Any, Any]):
-    """Reward 0 near the goal, else -1; never terminates."""
+    """Pays 0 near the goal, else -1; never terminates."""
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": 20}
 
-    stops = False  # near the goal
+    stops = False  # whether reaching the goal terminates the episode
 
     def __init__(
         self, render_mode: str | None = None, drawable: int = 1000, mode: str = ""
     ) -> None:
-        """`drawable`: pictures until the display is gone. `mode` is for `many`."""
+        """`drawable`: number of frames before `render` fails. `mode`: used by `many` only."""
         del mode
         self.render_mode = render_mode
         self.drawable = drawable
@@ -75,7 +75,7 @@ class Reach(gym.Env[Any, Any]):
 
 
 class Stop(Reach):
-    """Terminates near the goal; takes one pair of goals at a time."""
+    """Terminates near the goal; `compute_terminated` accepts only one pair of goals at a time."""
 
     stops = True
 
@@ -85,7 +85,7 @@ class Stop(Reach):
 
 
 class Mute(Reach):
-    """Computes no rewards for other goals."""
+    """Has no `compute_reward`."""
 
     compute_reward = None  # type: ignore[assignment]
 
@@ -101,7 +101,7 @@ class Mute(Reach):
 
 
 class OneGoal(Reach):
-    """Its `compute_reward` takes one pair of goals at a time."""
+    """Its `compute_reward` accepts only one pair of goals at a time."""
 
     def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
         del info
@@ -109,7 +109,7 @@ class OneGoal(Reach):
 
 
 class Informed(Reach):
-    """Its `compute_reward` needs what `step` says besides."""
+    """Its `compute_reward` needs the `info` of the step for a batch of goals."""
 
     def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
         if np.ndim(achieved) > 1:
@@ -118,7 +118,7 @@ class Informed(Reach):
 
 
 class Odd(Reach):
-    """Says nothing sensible of other goals than its own, or nothing at all."""
+    """Its `compute_reward` returns invalid values for a batch of goals, or hangs."""
 
     worth: ClassVar[dict[str, Any]] = {
         "none": None,
@@ -139,7 +139,7 @@ class Odd(Reach):
 
 
 def many(num_envs: int, mode: str) -> Any:
-    """Several of `Reach` as their own vector implementation."""
+    """A vector implementation of `Reach`."""
     return gym.vector.SyncVectorEnv(
         [Reach] * num_envs, autoreset_mode=gym.vector.AutoresetMode(mode)
     )
@@ -147,5 +147,5 @@ def many(num_envs: int, mode: str) -> Any:
 
 gym.register("border/Many-v0", Reach, vector_entry_point=many)
 
-for _each in (Reach, Stop, Mute, OneGoal, Informed, Odd):
-    gym.register(f"border/{_each.__name__}-v0", _each)
+for _env in (Reach, Stop, Mute, OneGoal, Informed, Odd):
+    gym.register(f"border/{_env.__name__}-v0", _env)

@@ -1,4 +1,4 @@
-"""An agent that asks for a column of its own, as a user's module: `imports=[remembering]`."""
+"""A user's agent with an additional column in the replay buffer: `imports=[remembering]`."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from border_cli.nn.tensor_batch import TensorBatch
 from border_cli.registry import AGENTS
 from border_cli.settings.run import AgentConfig
 
-SUM = "sum"  # column: of the observation that was acted on
+SUM = "sum"  # column with the sum of the observation that was acted on
 
 
 @dataclass(kw_only=True)
 class RememberingConfig(DqnConfig):
-    """DQN that stores a number per step."""
+    """Settings of a DQN agent that stores an additional number per step."""
 
 
 class RememberingPolicy(QPolicy):
-    """Gives the sum of what it acts on with each action."""
+    """Returns the sum of the observation with each action."""
 
     def explore(self, obs: Array) -> tuple[NDArray[Any], Mapping[str, NDArray[Any]]]:
         assert isinstance(obs, np.ndarray)
@@ -37,9 +37,9 @@ class RememberingPolicy(QPolicy):
 
 
 class Remembering(Dqn):
-    """Finds the number in each batch beside the observation of which it is the sum."""
+    """Asserts in every update that the column contains the sums of the batch's observations."""
 
-    batches = 0  # of all agents of this process
+    batches = 0  # number of updates, of all agents in this process
 
     @classmethod
     def extras(cls, config: AgentConfig, spec: EnvSpec) -> Sequence[Column]:
@@ -48,8 +48,8 @@ class Remembering(Dqn):
 
     @property
     def policy_factory(self) -> PolicyFactory:
-        made: Any = super().policy_factory
-        return partial(RememberingPolicy, *made.args, **made.keywords)
+        factory: Any = super().policy_factory
+        return partial(RememberingPolicy, *factory.args, **factory.keywords)
 
     def learn(self, batch: TensorBatch) -> Update | None:
         assert batch.extras is not None

@@ -1,4 +1,4 @@
-"""A dot that falls and turns: small grey frames, for stacks of them."""
+"""A falling dot that moves sideways, as small grey frames for frame stacking."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STACK = [{"FrameStackObservation": {"stack_size": 4}}]
 
 
 class Falling(gym.Env[NDArray[np.uint8], np.int64]):
-    """Pays 1 where the dot leaves in the left half."""
+    """Pays 1 if the dot ends in the left half."""
 
     observation_space = spaces.Box(0, 255, (SIDE, SIDE), np.uint8)
     action_space = spaces.Discrete(2)

@@ -1,4 +1,4 @@
-"""Gymnasium environments that misbehave, as a user's module: `imports=[unruly]`."""
+"""Gymnasium environments that misbehave at a given step: `imports=[unruly]`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Answer = tuple[Any, float, bool, bool, dict[str, Any]]
 
 
 class Calm(gym.Env[Obs, int]):
-    """Random observations, reward 1, episodes of 20 steps; at step `at` of its life `go_wrong`."""
+    """Random observations, reward 1, episodes of 20 steps; step `at` in total calls `go_wrong`."""
 
     observation_space = gym.spaces.Box(-1, 1, (3,), np.float32)
     action_space = gym.spaces.Discrete(2)
@@ -55,7 +55,7 @@ class Calm(gym.Env[Obs, int]):
 
 
 class Raises(Calm):
-    """A simulator with a defect."""
+    """Raises an exception."""
 
     def go_wrong(self, answer: Answer) -> Answer:
         del answer
@@ -63,7 +63,7 @@ class Raises(Calm):
 
 
 class Greedy(Calm):
-    """Wants more memory than any machine has."""
+    """Allocates more memory than any machine has."""
 
     def __init__(self, at: int = NEVER, born: bool = False, render_mode: str | None = None) -> None:
         super().__init__(at, render_mode)
@@ -76,7 +76,7 @@ class Greedy(Calm):
 
 
 class Vast(Calm):
-    """Observes one of so many numbers, or acts in one of so many ways."""
+    """Has discrete observations and actions with any number of values."""
 
     def __init__(
         self, states: int = 4, actions: int = 2, parts: int = 1, render_mode: str | None = None
@@ -94,16 +94,16 @@ class Vast(Calm):
 
 
 class Undefined(Calm):
-    """Observes a NaN."""
+    """Returns a NaN in an observation."""
 
     def go_wrong(self, answer: Answer) -> Answer:
         return (np.array([0.5, np.nan, 0.5], np.float32), *answer[1:])
 
 
 class Wrong(Calm):
-    """What `what` names of an answer (`observation`, `reward`, …) is replaced by its value there.
+    """Replaces the values that `step` returns (`observation`, `reward`, …) by those in `what`.
 
-    With `rooms` it observes the number of one of 5 rooms.
+    With `rooms` the observation is discrete, with 5 values.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class Wrong(Calm):
 
 
 class Blocks(Calm):
-    """Waits for ever; the file `marker` says that it does."""
+    """Blocks forever, after creating the file `marker`."""
 
     def __init__(
         self, at: int = NEVER, marker: str | None = None, render_mode: str | None = None
@@ -145,7 +145,7 @@ class Blocks(Calm):
 
 
 class Holds(Blocks):
-    """Never gives the interpreter lock back: nothing else of the process can run any more."""
+    """Never releases the interpreter lock, so that no other thread of the process can run."""
 
     def go_wrong(self, answer: Answer) -> Answer:
         assert self.marker
@@ -155,7 +155,7 @@ class Holds(Blocks):
 
 
 class Leaves(Calm):
-    """Ends its process without a word, as if all were well."""
+    """Exits its process silently with status 0."""
 
     def go_wrong(self, answer: Answer) -> Answer:
         os._exit(0)
@@ -163,7 +163,7 @@ class Leaves(Calm):
 
 
 class Signals(Calm):
-    """Sends its own process a signal, as somebody outside would."""
+    """Sends a signal to its own process."""
 
     def __init__(self, signum: int, at: int = NEVER, render_mode: str | None = None) -> None:
         super().__init__(at, render_mode)
@@ -175,7 +175,7 @@ class Signals(Calm):
 
 
 class Solves(Calm):
-    """Takes SIGINT away from Python at each step, as overlapping solvers in C do."""
+    """Makes SIGINT ignored at every step, as some solvers in C do."""
 
     def step(self, action: Any) -> Answer:
         for _ in range(50):
@@ -185,7 +185,7 @@ class Solves(Calm):
 
 
 class Prints(Calm):
-    """Prints past Python, as a simulator in C does."""
+    """Prints directly to the file descriptors, as a simulator in C does."""
 
     def go_wrong(self, answer: Answer) -> Answer:
         for descriptor in (1, 2):
@@ -202,7 +202,7 @@ class Removes(Calm):
 
 
 class NeedsFile(Calm):
-    """Fails while the file is there: a cause that can be removed from outside."""
+    """Raises while `file` exists, so that a test can remove the cause."""
 
     def __init__(self, file: str, at: int = 60, render_mode: str | None = None) -> None:
         super().__init__(at, render_mode)
@@ -215,11 +215,11 @@ class NeedsFile(Calm):
 
 
 class Shows(Calm):
-    """Draws in no window; counts instead. `opened` holds the seed of each shown episode."""
+    """Counts its frames in place of a window; `opened` holds the seeds of the shown episodes."""
 
     metadata = {"render_modes": ["human"]}  # noqa: RUF012 - as Gymnasium declares it
     drawn = 0
-    opened: list[int | None] = []  # noqa: RUF012 - shared by all on purpose
+    opened: list[int | None] = []  # noqa: RUF012 - shared on purpose
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -238,7 +238,7 @@ class Shows(Calm):
 
 
 class FromOne(Calm):
-    """Actions 1 and 2; anything else is refused, as are actions of another type."""
+    """Accepts the actions 1 and 2 only, of the right type."""
 
     action_space = gym.spaces.Discrete(2, start=1)
 
@@ -248,7 +248,7 @@ class FromOne(Calm):
 
 
 class Named(FromOne):
-    """Observes a dict."""
+    """Has dict observations."""
 
     observation_space = gym.spaces.Dict(  # type: ignore[assignment]
         {"place": gym.spaces.Box(-1, 1, (3,), np.float64), "room": gym.spaces.Discrete(4)}
@@ -259,8 +259,8 @@ class Named(FromOne):
         return {"place": place, "room": int(self.np_random.integers(4))}
 
 
-for _each in (
+for _env in (
     Calm, Raises, Undefined, Wrong, Blocks, Holds, Leaves, Signals, Solves, Prints, Removes,
     NeedsFile, Shows, FromOne, Named, Greedy, Vast,
 ):  # fmt: skip
-    gym.register(f"{_each.__name__}-v0", _each)
+    gym.register(f"{_env.__name__}-v0", _env)

@@ -1,4 +1,4 @@
-"""Gymnasium environments that are wrong from the start, as a user's module: `imports=[untried]`."""
+"""Gymnasium environments that are defective from the start: `imports=[untried]`."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from unruly import NEVER, Answer, Calm
 
 
 class FourValues(Calm):
-    """Steps as Gym did before Gymnasium."""
+    """Returns four values from `step`, like old versions of Gym."""
 
     def step(self, action: Any) -> Any:
-        observation, reward, terminated, truncated, told = super().step(action)
-        return observation, reward, terminated or truncated, told
+        observation, reward, terminated, truncated, info = super().step(action)
+        return observation, reward, terminated or truncated, info
 
 
 class Seedless(Calm):
@@ -27,21 +27,21 @@ class Seedless(Calm):
 
 
 class Misshapen(Calm):
-    """Observes two numbers and says three."""
+    """Observes two numbers, but declares three."""
 
     def observe(self) -> Any:
         return np.zeros(2, np.float32)
 
 
 class Exits(Calm):
-    """Takes the process for its own."""
+    """Calls `sys.exit` in `step`."""
 
     def step(self, action: Any) -> Answer:
         sys.exit(f"no such action: {type(action).__name__}")
 
 
 class Breaks(Calm):
-    """Has a defect some calls below `step`."""
+    """Raises in a function that `step` calls."""
 
     def step(self, action: Any) -> Answer:
         return self.simulate(action)
@@ -52,14 +52,14 @@ class Breaks(Calm):
 
 
 class Unclosable(Calm):
-    """Has a defect in `close`."""
+    """Raises in `close`."""
 
     def close(self) -> None:
         raise OSError("the server is gone")
 
 
 class Hangs(Calm):
-    """Waits for ever in the calls that `where` names; a `deaf` one drops what interrupts it."""
+    """Hangs in the methods that `where` names; if `deaf`, it ignores KeyboardInterrupt."""
 
     metadata = {"render_modes": ["rgb_array"]}  # noqa: RUF012 - as Gymnasium declares it
 
@@ -94,7 +94,7 @@ class Hangs(Calm):
 
 
 class Counted(Calm):
-    """Knows how often it was constructed; more than `most` times it cannot be."""
+    """Counts its instances; the constructor raises after `most` of them."""
 
     made: ClassVar[int] = 0
     seeds: ClassVar[list[int | None]] = []
@@ -111,7 +111,7 @@ class Counted(Calm):
 
 
 class Single(Counted):
-    """A simulator of which one can run on each port."""
+    """Only one instance can be open per port."""
 
     ports: ClassVar[set[int]] = set()
 
@@ -126,7 +126,7 @@ class Single(Counted):
         self.ports.discard(self.port)
 
 
-for _each in (
+for _env in (
     Single, FourValues, Seedless, Misshapen, Exits, Breaks, Unclosable, Hangs, Counted,
 ):  # fmt: skip
-    gym.register(f"{_each.__name__}-v0", _each)
+    gym.register(f"{_env.__name__}-v0", _env)

@@ -1,4 +1,4 @@
-"""Networks as users write them, for `agent.network`."""
+"""Examples of user networks for `agent.network`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from border_cli.registry import NETWORKS
 
 
 class Tanh(nn.Module):
-    """Two layers of tanh, for vectors."""
+    """An MLP with two tanh layers for vector observations."""
 
     def __init__(self, space: Any, width: int = 8) -> None:
         super().__init__()
@@ -25,7 +25,7 @@ class Tanh(nn.Module):
 
 
 class Everything(nn.Module):
-    """Takes a Dict of a screen [H, W, C], a speed and a gear as they lie in the replay buffer."""
+    """Encodes a dict of a screen [H, W, C], a speed and a gear as stored in the replay buffer."""
 
     def __init__(self, space: Any) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class Everything(nn.Module):
 
 @contextmanager
 def registered(**networks: type[nn.Module] | str) -> Iterator[None]:
-    """Names for `agent.network` within the block."""
+    """Registers networks for `agent.network` within the block."""
     before = dict(NETWORKS._targets)
     for name, network in networks.items():
         NETWORKS.register(name, network)
