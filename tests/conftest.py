@@ -48,7 +48,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Disables garbage collection while pytest collects, and exempts the collected items from it."""
+    """Disables garbage collection while tests are collected, and exempts the items from it."""
     gc.disable()
     try:
         return (yield)

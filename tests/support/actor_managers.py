@@ -52,7 +52,7 @@ def env_seed(actor_id: int, incarnation: int = 0) -> int:
 
 
 class DrawingPolicy(FakePolicy):
-    """Acts at random."""
+    """A policy with random actions, drawn from the generator it is given."""
 
     def __init__(self, rng: np.random.Generator) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ class DrawingPolicy(FakePolicy):
 
 
 class DrawingPolicyFactory:
-    """Creates policies with random actions, which repeat only if the generator is restored."""
+    """Creates policies with random actions, which repeat only if their state is restored."""
 
     def __call__(self, rng: np.random.Generator, exploration: ActorExploration = None) -> Policy:
         del exploration
@@ -168,7 +168,7 @@ def start(manager: ActorManager, samples: float = math.inf) -> None:
 
 
 def receive_until_crash(built: Built, samples: float = math.inf) -> None:
-    """Lets the actors collect up to `samples` samples and receives until that raises."""
+    """Lets the actors collect up to `samples` samples and receives until an error is raised."""
     with built.manager as manager:
         start(manager, samples)
         while True:

@@ -1,4 +1,4 @@
-"""Replay buffers of every kind, and copying their rows as a checkpoint does."""
+"""Builds replay buffers, and copies their rows as a checkpoint does."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class ClusterNode:
 
 
 class RayCluster:
-    """Starts and removes nodes of the cluster that the holder process runs."""
+    """A client of the process that runs the cluster; starts and removes its nodes."""
 
     def __init__(self, holder: subprocess.Popen[str]) -> None:
         self._holder = holder

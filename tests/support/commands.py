@@ -51,8 +51,8 @@ ENDLESS = (  # settings of a run in an environment of `unruly`; only a fault the
     "actor_manager.n_buffer=10",
 )
 
-# Python code for `Command(before=…)`: drops root's capabilities to bypass file modes, so that a file
-# without write permission is read-only for root as well.
+# Python code for `Command(before=…)`: drops root's capabilities to bypass file modes, so that files
+# without write permission are read-only for root as well.
 UNPRIVILEGED = (
     "import ctypes; os.getuid() or [ctypes.CDLL(None).prctl(24, cap, 0, 0, 0) for cap in (1, 2)]"
 )
@@ -255,7 +255,7 @@ class Command:
         return self._process.pid
 
     def send(self, signum: int) -> None:
-        """Sends a signal."""
+        """Sends a signal to the process."""
         self._process.send_signal(signum)
 
     def until(self, ready: Callable[[], bool]) -> None:

@@ -1,4 +1,4 @@
-"""The C++ compiler that `torch.compile` needs."""
+"""A marker for tests that need the C++ compiler of `torch.compile`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ COMPILER = os.environ.get("CXX", "g++")
 
 
 def needs_compiler(test: Callable[..., Any]) -> Callable[..., Any]:
-    """Skips the test if there is no C++ compiler, and ignores a warning from torch itself."""
+    """Skips the test if there is no C++ compiler, and ignores a deprecation warning in torch."""
     missing = pytest.mark.skipif(shutil.which(COMPILER) is None, reason=f"needs {COMPILER}")
     return pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")(missing(test))

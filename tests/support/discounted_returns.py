@@ -11,7 +11,7 @@ from border_cli.core.returns import Moments
 
 
 def running_returns(reward: Any, ended: Any, gamma: float) -> Any:
-    """Returns the discounted reward of the episode so far at every step, newest undiscounted.
+    """Returns the discounted sum of past rewards in the episode; the newest is not discounted.
 
     All arrays are [T, N]: T steps of N environments.
     """

@@ -22,7 +22,7 @@ from border_cli.system.start import pack
 
 
 class Weighed(Policy):
-    """Holds the single weight of its snapshot, and never acts."""
+    """A policy with a single weight, which never acts."""
 
     weight = float("nan")
 
@@ -34,7 +34,7 @@ class Weighed(Policy):
 
 
 class Scripted(Evaluator):
-    """Returns the weight as the score, after obeying the next word of the script.
+    """An evaluator that executes the next word of the script and scores the policy's weight.
 
     die: kills its process. raise: raises. hang: waits until it is killed. log: logs a warning.
     wait: waits until the file `go` exists next to the script. An extension of an evaluation adds an
@@ -89,7 +89,7 @@ def background_runner(
     stop: StopFlag | None = None,
     confirmation: Confirmation = Confirmation(),  # noqa: B008 - immutable
 ) -> BackgroundEvaluationRunner:
-    """Returns a runner whose process obeys `words`, one line per evaluation."""
+    """Returns a runner whose process executes `words`, one line per evaluation."""
     script.write_text(words)
     parts = pack(SETTING, [], (partial(Scripted, script), Weighed, confirmation))
     return BackgroundEvaluationRunner(parts, stop=stop or StopFlag(), main=run)

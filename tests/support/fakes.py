@@ -60,7 +60,7 @@ class FakeClock:
 
 
 class CountingEnv(Env):
-    """Observes the number of steps since it was built; episodes last `episode` steps."""
+    """An environment that observes its number of steps; episodes last `episode` steps."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class CountingEnv(Env):
 
 @dataclass
 class CountingEnvFactory(EnvFactory):
-    """Creates the k-th environment with `make_env(k)`."""
+    """A factory that creates the k-th environment with `make_env(k)`."""
 
     make_env: Callable[[int], Env] = lambda _: CountingEnv()
     made: list[Env] = field(default_factory=list)
@@ -140,7 +140,7 @@ class CountingEnvFactory(EnvFactory):
 
 
 class OneStep(StepProcessor):
-    """Converts every step into 1-step transitions."""
+    """A step processor for 1-step transitions."""
 
     def process(self, step: Step) -> Transitions:
         return Transitions(
@@ -153,7 +153,7 @@ class OneStep(StepProcessor):
 
 
 class FakePolicy(Policy):
-    """Always returns action 0, and records its snapshots and the calls of `forget`."""
+    """A policy that always returns action 0 and records its snapshots and calls of `forget`."""
 
     def __init__(self) -> None:
         self.loaded: list[Snapshot] = []
@@ -173,7 +173,7 @@ class FakePolicy(Policy):
 
 
 class FakePolicyFactory:
-    """Stores every policy it creates, with its exploration."""
+    """A factory that stores every policy it creates, with its exploration."""
 
     def __init__(self) -> None:
         self.made: list[tuple[FakePolicy, ActorExploration]] = []
@@ -186,7 +186,7 @@ class FakePolicyFactory:
 
 
 class FakeAgent(Agent):
-    """Counts its updates; the loss of update k is `loss(k)`."""
+    """An agent that only counts its updates; the loss of update k is `loss(k)`."""
 
     def __init__(self, loss: Callable[[int], float] = lambda _: 0.5) -> None:
         self.batches: list[Batch] = []
@@ -247,7 +247,7 @@ class NoRows:
 
 
 class ListBuffer(ReplayBuffer):
-    """Stores a copy of everything pushed, in order; samples come from the last push."""
+    """A replay buffer that stores every push in a list and samples from the newest."""
 
     def __init__(self, capacity: int = 1_000_000) -> None:
         self.pushed: list[Transitions] = []
@@ -295,11 +295,13 @@ class ListBuffer(ReplayBuffer):
         self._rows = state["rows_pushed"]
 
     def load_rows(self, first: int, chunk: list[NDArray[Any]]) -> None:
-        raise AssertionError(f"no rows were saved, and none from {first} on: {chunk}")
+        raise AssertionError(
+            f"this buffer saves no rows, but rows from {first} on were loaded: {chunk}"
+        )
 
 
 class ScriptedEvaluator(Evaluator):
-    """Returns the scores of a list in order, then repeats the last."""
+    """An evaluator that returns scores from a list in order, then repeats the last."""
 
     def __init__(self, scores: list[float] | None = None) -> None:
         self.scores = scores or [1.0]
@@ -319,7 +321,7 @@ class ScriptedEvaluator(Evaluator):
 
 
 class ListRecorder(Recorder):
-    """Stores all rows in a list; `fail` is called before every row and may raise."""
+    """A recorder that stores rows in a list; `fail` is called before every row and may raise."""
 
     def __init__(self, fail: Callable[[], None] = lambda: None) -> None:
         self.rows: list[tuple[RecordStep, dict[str, float], bool]] = []
@@ -343,13 +345,13 @@ class ListRecorder(Recorder):
 
 
 class MemoryCheckpoints:
-    """Remembers what was saved; a `fail` that raises is a disk that does not take it."""
+    """A checkpoint store in memory; `fail` is called before every write and may raise OSError."""
 
     def __init__(self, fail: Callable[[], None] = lambda: None) -> None:
         self.saved: list[int] = []
         self.states: list[RunState] = []
         self.best: list[tuple[int, float]] = []
-        self.busy = False  # set by whoever wants a save to be left out
+        self.busy = False  # set by a test to make saves be skipped
         self.closed = False
         self.report = SaveReport()
         self._fail = fail

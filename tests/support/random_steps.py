@@ -17,7 +17,7 @@ def random_steps(
     resets: bool = False,
     count: int = 80,
 ) -> list[Step]:
-    """Returns steps with random ends; environment i observes and does 1000 t + i at time t.
+    """Returns steps with random ends; observation and action of environment i are 1000 t + i.
 
     With `resets`, the step after the end of an episode is a reset, and its reward must not count.
     """
@@ -56,7 +56,7 @@ def numbers_of(obs: Array) -> Any:
 
 
 def brute_force(steps: list[Step], n: int) -> list[list[tuple[int, int, int]]]:
-    """Returns for every step the n-step windows (start, environment, span) that it completes."""
+    """Returns, for every step, the n-step windows (start, environment, span) that it completes."""
     done = np.array([step.terminated | step.truncated for step in steps])  # [T, N]
     completed: list[list[tuple[int, int, int]]] = [[] for _ in steps]
     for start, first in enumerate(steps):

@@ -13,11 +13,11 @@ from border_cli.core.types import Episode, State
 
 
 class Remembers(Callback):
-    """Records every call with its counters; the records are part of the saved state."""
+    """A callback that records every call with its counters; its records are saved."""
 
     def __init__(self) -> None:
         self.told: list[list[Any]] = []
-        self.around: list[str] = []  # start and end, not part of the saved state
+        self.around: list[str] = []  # start and end of the run; not saved
 
     def _tell(self, what: str, moment: RecordStep, value: object = None) -> None:
         self.told.append([what, moment.opt_steps, moment.env_steps, value])
@@ -48,7 +48,7 @@ class Remembers(Callback):
 
 
 class StopsAt(Callback):
-    """Stops a run after `opt_steps` updates."""
+    """A callback that stops the run after `opt_steps` updates."""
 
     def __init__(self, opt_steps: int) -> None:
         self._opt_steps = opt_steps

@@ -89,7 +89,7 @@ class Life:
 
 
 class Delayed(StepProcessor):
-    """Returns the transitions of a step two steps later, like a window of three steps."""
+    """A step processor that returns transitions two steps late, like a window of three steps."""
 
     def __init__(self) -> None:
         self._waiting: list[Transitions] = []
@@ -151,7 +151,7 @@ class ScriptedEnv(CountingEnv):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptedEnvFactory(EnvFactory):
-    """Creates environments with the scripts in order, across processes; later ones have none."""
+    """A factory that assigns the scripts in order, across processes; later envs have none."""
 
     folder: Path  # empty at first
     lives: tuple[Life, ...] = ()
@@ -192,7 +192,7 @@ class ScriptedEnvFactory(EnvFactory):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalmEnvFactory(EnvFactory):
-    """Creates counting environments without scripts."""
+    """A factory of counting environments without scripts."""
 
     num_envs: int = 1
     episode: int = 10
@@ -209,7 +209,7 @@ class CalmEnvFactory(EnvFactory):
 
 
 class TellingPolicy(FakePolicy):
-    """Its actions are its exploration, in hundredths."""
+    """A policy whose actions are its exploration in hundredths."""
 
     def __init__(self, exploration: ActorExploration) -> None:
         super().__init__()
@@ -222,7 +222,7 @@ class TellingPolicy(FakePolicy):
 
 
 class TellingPolicyFactory:
-    """Creates policies whose actions reveal their exploration, in any process."""
+    """A factory of policies whose actions reveal their exploration, in any process."""
 
     def __call__(self, rng: np.random.Generator, exploration: ActorExploration = None) -> Policy:
         del rng
@@ -230,7 +230,7 @@ class TellingPolicyFactory:
 
 
 class BoundPolicy(FakePolicy):
-    """Its actions are 1 if the acting thread called `bind_thread`, else 0."""
+    """A policy whose actions are 1 if the acting thread called `bind_thread`, else 0."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -245,7 +245,7 @@ class BoundPolicy(FakePolicy):
 
 
 class BoundPolicyFactory:
-    """Creates policies whose actions show whether they were bound, in any process."""
+    """A factory of policies whose actions show whether they were bound, in any process."""
 
     def __call__(self, rng: np.random.Generator, exploration: ActorExploration = None) -> Policy:
         del rng, exploration

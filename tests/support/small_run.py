@@ -46,7 +46,7 @@ def rows(spec: EnvSpec, first: int, end: int) -> Transitions:
 
 
 class Disk:
-    """Saves a state's number as text; raises `ENOSPC` after writing if `full`."""
+    """A `SaveState` that writes the state's number as text, and then raises ENOSPC if `full`."""
 
     def __init__(self) -> None:
         self.full = False
@@ -58,7 +58,7 @@ class Disk:
 
 
 class SmallRun:
-    """Owns a replay buffer and a checkpoint store; every save waits until it is written."""
+    """A run with a replay buffer and a checkpoint store, which waits for every save."""
 
     def __init__(
         self,

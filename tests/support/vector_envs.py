@@ -75,7 +75,7 @@ def gymnasiums_own(
 
 
 class Endless(VectorEnv[Any, Any, Any]):
-    """Observes the number of steps of each environment; ends episodes only at `length`."""
+    """A vector environment that observes step counts and ends episodes only at `length`."""
 
     metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012 - declared as in Gymnasium
 
@@ -115,21 +115,21 @@ class Alone(gym.Env[Any, Any]):
 
 
 class Unlimited(Endless):
-    """Its constructor does not accept a time limit."""
+    """An `Endless` whose constructor does not accept a time limit."""
 
     def __init__(self, num_envs: int, length: int = 3) -> None:
         super().__init__(num_envs, length=length)
 
 
 class Bounded(Endless):
-    """Accepts a time limit but ignores it."""
+    """An `Endless` that accepts a time limit but ignores it."""
 
     def __init__(self, num_envs: int, max_episode_steps: int = 9, length: int = 3) -> None:
         super().__init__(num_envs, length=length)
 
 
 class Tipping(Unlimited):
-    """Returns meaningless flags and rewards in the step of a reset."""
+    """An `Unlimited` that returns meaningless flags and rewards in the step of a reset."""
 
     def step(self, action: Any) -> Any:
         begins = self.t == self.length
@@ -139,13 +139,13 @@ class Tipping(Unlimited):
 
 
 class Silent(Endless):
-    """Does not declare its autoreset mode."""
+    """An `Endless` that does not declare its autoreset mode."""
 
     metadata = {}  # noqa: RUF012
 
 
 class Wider(Endless):
-    """Its observation space differs from that of its single environment."""
+    """An `Endless` whose observation space differs from that of its single environment."""
 
     def __init__(self, num_envs: int) -> None:
         super().__init__(num_envs)

@@ -9,12 +9,12 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-BALL, PADDLE = 0, 1  # channels
+BALL, PADDLE = 0, 1  # channels of the image
 MOVES = (-1, 0, 1)  # of the paddle; positive is right
 
 
 class Catch(gym.Env[NDArray[Any], np.int64]):
-    """Pays 1 for a caught ball and -1 for a missed one, at the end of each episode.
+    """An episode is one falling ball; the reward at its end is 1 for a caught ball, else -1.
 
     Observations are `bool` or `uint8`, [side, side, 2], or [2, side, side] if `first`. Pixels are 0
     or `high`.

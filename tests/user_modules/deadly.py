@@ -15,7 +15,7 @@ DIES_AT = 30
 
 
 class DiesOnce(PendulumEnv):
-    """If `file` exists, removes it and kills its process, or raises if the file says `raise`."""
+    """A pendulum that, if `file` exists, removes it and dies, or raises if it contains `raise`."""
 
     def __init__(self, file: str, render_mode: str | None = None) -> None:
         super().__init__(render_mode)

@@ -12,7 +12,7 @@ GUESS = "border/Guess-v0"
 
 
 class Guess(gym.Env[Any, Any]):
-    """Pays for guessing whether the observed number is above 0.5; ends at random.
+    """The reward is for guessing whether the observed number is above 0.5; ends at random.
 
     With `seeds`, `reset(seed=…)` seeds the global generators.
     """

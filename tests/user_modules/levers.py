@@ -17,9 +17,9 @@ BEST = float(STEPS)
 
 
 class Levers(gym.Env[np.int64, NDArray[Any]]):
-    """Has five states; in each state every lever has one right position.
+    """An environment of five states; in each state every lever has one right position.
 
-    A step pays the fraction of levers that are right. The next state is reached only if all are
+    The reward is the fraction of levers that are right. The next state is reached only if all are
     right, so a single wrong lever hides all later states from an agent. Q(s, a) of the best policy
     is a sum over levers plus a constant.
     """

@@ -24,7 +24,7 @@ def mask_at(place: int) -> NDArray[np.int8]:
 
 
 class Strict(gym.Env[Any, Any]):
-    """Has its mask in `info`, or in the observation if `by_key`; pays 1 at the last place."""
+    """The walk, with its mask in `info` or, if `by_key`, in the observation; the end pays 1."""
 
     strict = True
 
@@ -62,13 +62,13 @@ class Strict(gym.Env[Any, Any]):
 
 
 class Lenient(Strict):
-    """Accepts invalid actions and stays."""
+    """A walk that accepts invalid actions and stays."""
 
     strict = False
 
 
 class Pairs(Strict):
-    """Has actions of two numbers; the second must be 1 at an odd place, else 0."""
+    """A walk with actions of two numbers; the second must be 1 at an odd place, else 0."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -86,7 +86,7 @@ class PooledActor:
 
 
 class PoolActorManager(ActorManager):
-    """Runs at most one call per actor at a time, within the sample budget.
+    """An actor manager with at most one call per actor at a time, within the sample budget.
 
     The learner thread calls every method."""
 
@@ -165,7 +165,7 @@ class PoolActorManager(ActorManager):
 
 
 class PoolEvaluationRunner(EvaluationRunner):
-    """Evaluates in a background thread."""
+    """A runner that evaluates in a background thread."""
 
     in_background = True
 
@@ -221,7 +221,7 @@ class PoolEvaluationRunner(EvaluationRunner):
 
 
 class PoolLauncher:
-    """Runs the jobs of a sweep in local processes: every job needs its own signal handlers."""
+    """A launcher of jobs in local processes, since every job needs its own signal handlers."""
 
     cores = 1
 

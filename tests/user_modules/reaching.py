@@ -17,7 +17,7 @@ STEPS = 10  # per episode
 
 
 class Reach(gym.Env[Any, Any]):
-    """Pays 0 near the goal, else -1; never terminates."""
+    """A goal environment with reward 0 near the goal, else -1; never terminates."""
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": 20}
 
@@ -75,7 +75,7 @@ class Reach(gym.Env[Any, Any]):
 
 
 class Stop(Reach):
-    """Terminates near the goal; `compute_terminated` accepts only one pair of goals at a time."""
+    """A `Reach` that terminates near the goal; `compute_terminated` accepts only single goals."""
 
     stops = True
 
@@ -85,7 +85,7 @@ class Stop(Reach):
 
 
 class Mute(Reach):
-    """Has no `compute_reward`."""
+    """A `Reach` without `compute_reward`."""
 
     compute_reward = None  # type: ignore[assignment]
 
@@ -101,7 +101,7 @@ class Mute(Reach):
 
 
 class OneGoal(Reach):
-    """Its `compute_reward` accepts only one pair of goals at a time."""
+    """A `Reach` whose `compute_reward` accepts only one pair of goals at a time."""
 
     def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
         del info
@@ -109,7 +109,7 @@ class OneGoal(Reach):
 
 
 class Informed(Reach):
-    """Its `compute_reward` needs the `info` of the step for a batch of goals."""
+    """A `Reach` whose `compute_reward` needs the `info` of the step for a batch of goals."""
 
     def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
         if np.ndim(achieved) > 1:
@@ -118,7 +118,7 @@ class Informed(Reach):
 
 
 class Odd(Reach):
-    """Its `compute_reward` returns invalid values for a batch of goals, or hangs."""
+    """A `Reach` whose `compute_reward` returns invalid values for a batch of goals, or hangs."""
 
     worth: ClassVar[dict[str, Any]] = {
         "none": None,

@@ -29,7 +29,7 @@ class RememberingConfig(DqnConfig):
 
 
 class RememberingPolicy(QPolicy):
-    """Returns the sum of the observation with each action."""
+    """A policy that returns the sum of the observation with each action."""
 
     def explore(self, obs: Array) -> tuple[NDArray[Any], Mapping[str, NDArray[Any]]]:
         assert isinstance(obs, np.ndarray)
@@ -37,7 +37,7 @@ class RememberingPolicy(QPolicy):
 
 
 class Remembering(Dqn):
-    """Asserts in every update that the column contains the sums of the batch's observations."""
+    """A DQN agent that checks the column against the observations in every update."""
 
     batches = 0  # number of updates, of all agents in this process
 

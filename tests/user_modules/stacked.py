@@ -14,7 +14,7 @@ STACK = [{"FrameStackObservation": {"stack_size": 4}}]
 
 
 class Falling(gym.Env[NDArray[np.uint8], np.int64]):
-    """Pays 1 if the dot ends in the left half."""
+    """The reward is 1 if the dot ends in the left half."""
 
     observation_space = spaces.Box(0, 255, (SIDE, SIDE), np.uint8)
     action_space = spaces.Discrete(2)

@@ -22,7 +22,7 @@ Answer = tuple[Any, float, bool, bool, dict[str, Any]]
 
 
 class Calm(gym.Env[Obs, int]):
-    """Random observations, reward 1, episodes of 20 steps; step `at` in total calls `go_wrong`."""
+    """An environment with episodes of 20 steps; calls `go_wrong` once, at step `at` in total."""
 
     observation_space = gym.spaces.Box(-1, 1, (3,), np.float32)
     action_space = gym.spaces.Discrete(2)
@@ -55,7 +55,7 @@ class Calm(gym.Env[Obs, int]):
 
 
 class Raises(Calm):
-    """Raises an exception."""
+    """An environment whose step raises an exception."""
 
     def go_wrong(self, answer: Answer) -> Answer:
         del answer
@@ -63,7 +63,7 @@ class Raises(Calm):
 
 
 class Greedy(Calm):
-    """Allocates more memory than any machine has."""
+    """An environment that allocates more memory than any machine has."""
 
     def __init__(self, at: int = NEVER, born: bool = False, render_mode: str | None = None) -> None:
         super().__init__(at, render_mode)
@@ -76,7 +76,7 @@ class Greedy(Calm):
 
 
 class Vast(Calm):
-    """Has discrete observations and actions with any number of values."""
+    """An environment with discrete spaces of any size."""
 
     def __init__(
         self, states: int = 4, actions: int = 2, parts: int = 1, render_mode: str | None = None
@@ -94,14 +94,14 @@ class Vast(Calm):
 
 
 class Undefined(Calm):
-    """Returns a NaN in an observation."""
+    """An environment that returns a NaN in an observation."""
 
     def go_wrong(self, answer: Answer) -> Answer:
         return (np.array([0.5, np.nan, 0.5], np.float32), *answer[1:])
 
 
 class Wrong(Calm):
-    """Replaces the values that `step` returns (`observation`, `reward`, …) by those in `what`.
+    """An environment whose step returns the values in `what` (`observation`, `reward`, …).
 
     With `rooms` the observation is discrete, with 5 values.
     """
@@ -129,7 +129,7 @@ class Wrong(Calm):
 
 
 class Blocks(Calm):
-    """Blocks forever, after creating the file `marker`."""
+    """An environment that creates the file `marker` and then blocks forever."""
 
     def __init__(
         self, at: int = NEVER, marker: str | None = None, render_mode: str | None = None
@@ -145,7 +145,7 @@ class Blocks(Calm):
 
 
 class Holds(Blocks):
-    """Never releases the interpreter lock, so that no other thread of the process can run."""
+    """An environment that never releases the interpreter lock, so that no other thread can run."""
 
     def go_wrong(self, answer: Answer) -> Answer:
         assert self.marker
@@ -155,7 +155,7 @@ class Holds(Blocks):
 
 
 class Leaves(Calm):
-    """Exits its process silently with status 0."""
+    """An environment that exits its process silently with status 0."""
 
     def go_wrong(self, answer: Answer) -> Answer:
         os._exit(0)
@@ -163,7 +163,7 @@ class Leaves(Calm):
 
 
 class Signals(Calm):
-    """Sends a signal to its own process."""
+    """An environment that sends a signal to its own process."""
 
     def __init__(self, signum: int, at: int = NEVER, render_mode: str | None = None) -> None:
         super().__init__(at, render_mode)
@@ -175,7 +175,7 @@ class Signals(Calm):
 
 
 class Solves(Calm):
-    """Makes SIGINT ignored at every step, as some solvers in C do."""
+    """An environment that disables SIGINT at every step, as some solvers in C do."""
 
     def step(self, action: Any) -> Answer:
         for _ in range(50):
@@ -185,7 +185,7 @@ class Solves(Calm):
 
 
 class Prints(Calm):
-    """Prints directly to the file descriptors, as a simulator in C does."""
+    """An environment that prints directly to file descriptors, as a simulator in C does."""
 
     def go_wrong(self, answer: Answer) -> Answer:
         for descriptor in (1, 2):
@@ -194,7 +194,7 @@ class Prints(Calm):
 
 
 class Removes(Calm):
-    """Removes the current directory."""
+    """An environment that removes the current directory."""
 
     def go_wrong(self, answer: Answer) -> Answer:
         Path.cwd().rmdir()
@@ -202,7 +202,7 @@ class Removes(Calm):
 
 
 class NeedsFile(Calm):
-    """Raises while `file` exists, so that a test can remove the cause."""
+    """An environment that raises while `file` exists, so that a test can remove the cause."""
 
     def __init__(self, file: str, at: int = 60, render_mode: str | None = None) -> None:
         super().__init__(at, render_mode)
@@ -215,7 +215,7 @@ class NeedsFile(Calm):
 
 
 class Shows(Calm):
-    """Counts its frames in place of a window; `opened` holds the seeds of the shown episodes."""
+    """An environment that counts its frames and stores the seeds of shown episodes in `opened`."""
 
     metadata = {"render_modes": ["human"]}  # noqa: RUF012 - as Gymnasium declares it
     drawn = 0
@@ -238,7 +238,7 @@ class Shows(Calm):
 
 
 class FromOne(Calm):
-    """Accepts the actions 1 and 2 only, of the right type."""
+    """An environment that accepts only the actions 1 and 2, of the right type."""
 
     action_space = gym.spaces.Discrete(2, start=1)
 
@@ -248,7 +248,7 @@ class FromOne(Calm):
 
 
 class Named(FromOne):
-    """Has dict observations."""
+    """An environment with dict observations."""
 
     observation_space = gym.spaces.Dict(  # type: ignore[assignment]
         {"place": gym.spaces.Box(-1, 1, (3,), np.float64), "room": gym.spaces.Discrete(4)}

@@ -12,7 +12,7 @@ from unruly import NEVER, Answer, Calm
 
 
 class FourValues(Calm):
-    """Returns four values from `step`, like old versions of Gym."""
+    """An environment whose step returns four values, like old versions of Gym."""
 
     def step(self, action: Any) -> Any:
         observation, reward, terminated, truncated, info = super().step(action)
@@ -20,28 +20,28 @@ class FourValues(Calm):
 
 
 class Seedless(Calm):
-    """Cannot be seeded."""
+    """An environment that cannot be seeded."""
 
     def reset(self, *, options: dict[str, Any] | None = None) -> Any:  # type: ignore[override]
         return super().reset(options=options)
 
 
 class Misshapen(Calm):
-    """Observes two numbers, but declares three."""
+    """An environment that observes two numbers but declares three."""
 
     def observe(self) -> Any:
         return np.zeros(2, np.float32)
 
 
 class Exits(Calm):
-    """Calls `sys.exit` in `step`."""
+    """An environment whose step calls `sys.exit`."""
 
     def step(self, action: Any) -> Answer:
         sys.exit(f"no such action: {type(action).__name__}")
 
 
 class Breaks(Calm):
-    """Raises in a function that `step` calls."""
+    """An environment whose step calls a function that raises."""
 
     def step(self, action: Any) -> Answer:
         return self.simulate(action)
@@ -52,14 +52,14 @@ class Breaks(Calm):
 
 
 class Unclosable(Calm):
-    """Raises in `close`."""
+    """An environment whose `close` raises."""
 
     def close(self) -> None:
         raise OSError("the server is gone")
 
 
 class Hangs(Calm):
-    """Hangs in the methods that `where` names; if `deaf`, it ignores KeyboardInterrupt."""
+    """An environment that hangs in the methods named by `where`; `deaf` ignores interrupts."""
 
     metadata = {"render_modes": ["rgb_array"]}  # noqa: RUF012 - as Gymnasium declares it
 
@@ -94,7 +94,7 @@ class Hangs(Calm):
 
 
 class Counted(Calm):
-    """Counts its instances; the constructor raises after `most` of them."""
+    """An environment that counts its instances; the constructor raises after `most` of them."""
 
     made: ClassVar[int] = 0
     seeds: ClassVar[list[int | None]] = []
@@ -111,7 +111,7 @@ class Counted(Calm):
 
 
 class Single(Counted):
-    """Only one instance can be open per port."""
+    """A simulator that allows only one open instance per port."""
 
     ports: ClassVar[set[int]] = set()
 

@@ -25,7 +25,7 @@ class Tanh(nn.Module):
 
 
 class Everything(nn.Module):
-    """Encodes a dict of a screen [H, W, C], a speed and a gear as stored in the replay buffer."""
+    """An encoder of dict observations: a screen [H, W, C], a speed and a gear."""
 
     def __init__(self, space: Any) -> None:
         super().__init__()
