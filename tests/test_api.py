@@ -1,4 +1,4 @@
-"""Training and acting from Python."""
+"""The Python API: composing settings, training, resuming and loading policies."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ pytestmark = pytest.mark.usefixtures("folder")
 
 
 def by_hand(run_dir: Path) -> RunConfig:
-    """Settings made of dataclasses alone."""
+    """Settings built from dataclasses, without composing."""
     return RunConfig(
         run_dir=str(run_dir),
         agent=DqnConfig(batch_size=4, hidden=[4]),
@@ -63,7 +63,7 @@ def test_the_example_trains_and_acts(folder: Path) -> None:
     assert policy.act(gym.make("CartPole-v1").reset(seed=0)[0]) in (0, 1)
     assert result.run_dir.parent == folder / "outputs" / "dqn_cartpole"
     assert result.agent.opt_steps == result.trainer_stats.opt_steps == 2
-    assert [each.actor_id for each in result.actor_stats] == [0, 1]
+    assert [stats.actor_id for stats in result.actor_stats] == [0, 1]
     facts = facts_of(result.run_dir)
     assert (facts["status"], facts["command"]) == ("done", ["border_cli.train"])
     assert facts["best_score"] == result.best_score
@@ -72,14 +72,14 @@ def test_the_example_trains_and_acts(folder: Path) -> None:
 
 def test_recorders_are_closed_when_the_rest_cannot_be_built() -> None:
     mine = ListRecorder()
-    untried.Counted.made = 0  # those that are tried can be built
+    untried.Counted.made = 0  # the instances of the trial can still be built
     with pytest.raises(RuntimeError, match="no licence left"):
         train(compose(*QUICK, "env.id=Counted-v0", "env.kwargs.most=3"), recorders=[mine])
     assert mine.closed
 
 
 class CountingEvaluator(Evaluator):
-    """A score of the user's own: the sum of the Q-network's first actions."""
+    """A user-defined evaluator: its score is 100 plus the number of evaluations."""
 
     def __init__(self) -> None:
         self.evaluations = 0
@@ -109,14 +109,14 @@ def test_settings_built_by_hand_train_and_can_be_read_again(folder: Path) -> Non
     result = train(by_hand(folder / "run"))
     assert result.run_dir == folder / "run"
     assert (result.run_dir / "metrics.jsonl").is_file()
-    again = compose(config_dir=str(result.run_dir / ".hydra"), config_name="resolved")
-    hand = by_hand(folder / "run")
-    assert again.agent == hand.agent
-    assert again.trainer == hand.trainer
+    reread = compose(config_dir=str(result.run_dir / ".hydra"), config_name="resolved")
+    original = by_hand(folder / "run")
+    assert reread.agent == original.agent
+    assert reread.trainer == original.trainer
     assert load_policy(result.run_dir).act(np.zeros(4)) in (0, 1)
 
 
-def test_twice_in_a_row_is_twice_the_same(folder: Path) -> None:
+def test_two_equal_runs_in_one_process_have_equal_metrics(folder: Path) -> None:
     before = commands.process_state() | commands.lasting_state()
     for name in ("one", "two"):
         train(compose(*SERIAL, f"run_dir={name}", "trainer.max_opt_steps=30"))
@@ -179,8 +179,8 @@ def test_any_checkpoint_can_act_and_a_missing_one_is_named() -> None:
     train(compose(*SERIAL, "run_dir=run", "trainer.save_interval=1"))
     for which in ("latest", "1", 1):
         assert load_policy("run", which).act(np.zeros(4, np.float32)) in (0, 1)
-    for place in ("run/best", "run/checkpoints/1", "run/checkpoints/0000000001"):
-        assert load_policy(place).act(np.zeros(4, np.float32)) in (0, 1)
+    for path in ("run/best", "run/checkpoints/1", "run/checkpoints/0000000001"):
+        assert load_policy(path).act(np.zeros(4, np.float32)) in (0, 1)
     with pytest.raises(ConfigError, match="run/best is a checkpoint: remove checkpoint=latest"):
         load_policy("run/best", "latest")
     with pytest.raises(CheckpointError, match=r"has no checkpoint 7 \(choose from best, 1, 2"):
@@ -206,12 +206,12 @@ def test_a_run_goes_on_from_python(folder: Path) -> None:
     train(compose(*SERIAL, "run_dir=cut", "trainer.max_opt_steps=35"))
     result = resume("cut", "trainer.max_opt_steps=60")
     assert result.trainer_stats.opt_steps == 60
-    same = [run.agent.state_dict()["online"] for run in (whole, result)]
-    assert all(torch.equal(same[0][name], same[1][name]) for name in same[0])
-    assert [each["from_opt_steps"] for each in facts_of(folder / "cut")["attempts"]] == [0, 35]
+    weights = [run.agent.state_dict()["online"] for run in (whole, result)]
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+    assert [entry["from_opt_steps"] for entry in facts_of(folder / "cut")["attempts"]] == [0, 35]
 
 
-def test_to_resume_nothing_is_refused(folder: Path) -> None:
+def test_resuming_a_missing_directory_is_refused(folder: Path) -> None:
     with pytest.raises(ConfigError, match=r"resume: no such directory: .*nowhere"):
         resume("nowhere")
     with pytest.raises(ConfigError, match=r"dry_run=true is for the command line"):
@@ -222,12 +222,12 @@ def test_to_resume_nothing_is_refused(folder: Path) -> None:
 def test_the_public_names_are_listed_before_any_of_them_is_used() -> None:
     script = (
         "import sys, border_cli; print(*dir(border_cli)); "
-        "print([each for each in ('torch', 'gymnasium', 'hydra') if each in sys.modules])"
+        "print([name for name in ('torch', 'gymnasium', 'hydra') if name in sys.modules])"
     )
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
-    assert done.stdout.splitlines() == [
+    assert process.stdout.splitlines() == [
         "Callback Result RunConfig __version__ compose load_policy load_runs resume train",
         "[]",
     ]
@@ -277,7 +277,7 @@ def test_settings_of_a_users_component_are_as_strict_and_keep_what_they_derive(
     write("floors.py", MODULE)
     preset = "defaults: [/schema/env/mine@_here_, _self_]\nid: CartPole-v1\n"
     write("conf/env/house.yaml", preset)
-    quick = [each for each in SERIAL if not each.startswith("env=")]
+    quick = [override for override in SERIAL if not override.startswith("env=")]
     config: Any = compose(*quick, "imports=[floors]", "env=house", config_dir="conf")
     with pytest.raises(AttributeError, match=r"'env\.flors', did you mean env\.floors\?"):
         config.env.flors = 3
@@ -309,14 +309,14 @@ def test_a_policy_acts_on_a_batch_as_on_each_of_its_observations(
     env = gym.make(env_id)
     space = env.observation_space
     space.seed(0)
-    single = [space.sample() for _ in range(5)]
+    observations = [space.sample() for _ in range(5)]
     for size in (5, 1):
         empty = gym.vector.utils.create_empty_array(space, size)
-        actions = policy.act(gym.vector.utils.concatenate(space, single[:size], empty))
+        actions = policy.act(gym.vector.utils.concatenate(space, observations[:size], empty))
         assert isinstance(actions, np.ndarray)
-        for one, action in zip(single[:size], actions, strict=True):
+        for observation, action in zip(observations[:size], actions, strict=True):
             assert env.action_space.contains(action)
-            np.testing.assert_allclose(policy.act(one), action, rtol=1e-4)
+            np.testing.assert_allclose(policy.act(observation), action, rtol=1e-4)
 
 
 def test_a_policy_drives_a_vector_environment() -> None:

@@ -1,4 +1,4 @@
-"""Callbacks of a run: chosen by settings or given in Python, across a resume."""
+"""Callbacks, selected by settings or passed in Python, in whole and resumed runs."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def test_a_resumed_run_tells_a_callback_what_a_whole_one_does(kind: str) -> None
     result = train(compose(*SMALL, *PACE, kind), callbacks=[before, StopsAt(45)])
     assert (result.exit_reason, result.agent.opt_steps) == ("callback StopsAt: it is enough", 45)
     assert resume("run", callbacks=[after]).exit_reason == "max_opt_steps reached"
-    only_there = [each for each in after.told if each[:2] == ["checkpoint", 45]]
-    assert [each for each in after.told if each not in only_there] == whole.told
-    assert {each[0] for each in whole.told} == {"episode", "update", "evaluation", "checkpoint"}
+    additional = [call for call in after.told if call[:2] == ["checkpoint", 45]]
+    assert [call for call in after.told if call not in additional] == whole.told
+    assert {call[0] for call in whole.told} == {"episode", "update", "evaluation", "checkpoint"}
     assert (whole.around, after.around) == (["whole", "done"], ["run", "done"])
 
 
@@ -60,7 +60,7 @@ FILE = "# @package callback.until\ndefaults: [/schema/callback/until@_here_, _se
 TYPED = ("-cd", "conf", "imports=until", "callback=[until]")
 
 
-def test_one_of_the_settings_ends_a_run_until_it_is_changed(
+def test_a_callback_in_the_settings_ends_a_run_until_it_is_changed(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "until.py").write_text(MODULE)

@@ -1,4 +1,4 @@
-"""What the documents say is what is there."""
+"""Generated and listed parts of the documentation match the code."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ README = TESTS.parent / "README.md"
 
 
 def test_the_page_of_settings_is_that_of_the_settings_themselves() -> None:
-    made = runpy.run_path(str(DOCS / "make_settings_page.py"))["page"]()
+    generated = runpy.run_path(str(DOCS / "make_settings_page.py"))["page"]()
     written = (DOCS / "settings.md").read_text(encoding="utf-8")
-    assert written == made, "run: python docs/make_settings_page.py"
+    assert written == generated, "run: python docs/make_settings_page.py"
 
 
 def test_the_picture_in_the_readme_shows_the_figures_of_the_panel() -> None:
     missing = runpy.run_path(str(DOCS / "make_terminal_picture.py"))["missing"]
     drawn = (DOCS / "terminal.svg").read_text(encoding="utf-8")
-    shown = " ".join(html.unescape(each) for each in re.findall(r"<text[^>]*>([^<]*)<", drawn))
+    shown = " ".join(html.unescape(text) for text in re.findall(r"<text[^>]*>([^<]*)<", drawn))
     assert missing(shown.replace("\xa0", " ")) == []
     assert missing("$ border-train agent=dqn env=cartpole") != []
 
 
 def test_every_test_that_a_page_names_is_there() -> None:
-    """`folder/test_x.py`, `folder/test_x.py::test_y`, a glob such as `agent/test_*.py`, or `test_y`
-    in any file."""
-    sources = {each: each.read_text(encoding="utf-8") for each in TESTS.rglob("test_*.py")}
+    """Checks `folder/test_x.py`, `folder/test_x.py::test_y`, globs such as `agent/test_*.py`, and
+    `test_y`, which may be in any file."""
+    sources = {path: path.read_text(encoding="utf-8") for path in TESTS.rglob("test_*.py")}
     absent = []
     for page in [README, *DOCS.glob("*.md")]:
-        for named in re.findall(
+        for reference in re.findall(
             r"`(?:tests/)?([\w/*]*test_[\w*]+(?:\.py)?(?:::\w+)?)`", _text(page)
         ):
-            file, _, function = named.partition("::")
+            file, _, function = reference.partition("::")
             if not file.endswith(".py"):
                 file, function = "**/test_*.py", file
-            found = [sources[each] for each in TESTS.glob(file) if each in sources]
-            if not any(f"def {function}(" in source or not function for source in found):
-                absent.append(f"{page.name}: {named}")
+            candidates = [sources[path] for path in TESTS.glob(file) if path in sources]
+            if not any(f"def {function}(" in source or not function for source in candidates):
+                absent.append(f"{page.name}: {reference}")
     assert absent == []
 
 
@@ -57,17 +57,17 @@ def test_the_table_of_agents_says_what_each_of_them_takes() -> None:
     for entry in AGENTS:
         config = entry.config_type
         many = "joint" if hasattr(config, "max_joint_actions") else "factored"
-        said = [
+        cells = [
             "yes" if "Discrete" in config.actions else "",
             many if "MultiDiscrete" in config.actions else "",
             "yes" if "Box" in config.actions else "",
             "yes" if config.gives_priorities else "",
         ]
-        expected |= dict.fromkeys((entry.name, *entry.presets), said)
+        expected |= dict.fromkeys((entry.name, *entry.presets), cells)
     table = _text(DOCS / "agents.md").partition("| `agent=` |")[2].partition("\n\n")[0]
     rows = [[cell.strip() for cell in line.split("|")[1:]] for line in table.splitlines()[2:]]
-    found = {name: row[1:5] for row in rows for name in re.findall(r"`(\w+)`", row[0])}
-    assert found == expected
+    listed = {name: row[1:5] for row in rows for name in re.findall(r"`(\w+)`", row[0])}
+    assert listed == expected
 
 
 def _text(page: Path) -> str:

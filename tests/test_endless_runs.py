@@ -1,4 +1,4 @@
-"""Runs in an environment without a time limit, in which only one of two actions goes on."""
+"""Episode limits of evaluations in an environment that never ends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.commands import QUICK, eval_status, facts_of, train_status
 
-LENGTH = 45  # env steps of the longest training episode, which ends at the limit of training
+LENGTH = 45  # time limit of training episodes, in env steps
 RUN = (
     *QUICK,
     f"env.id={__name__}:Waiting",
@@ -25,7 +25,7 @@ RUN = (
 
 
 class Waiting(gym.Env[Any, Any]):
-    """Never ends by itself."""
+    """An environment whose episodes never end."""
 
     observation_space = gym.spaces.Box(0, 1, (1,), np.float32)
     action_space = gym.spaces.Discrete(2)
@@ -51,8 +51,8 @@ def in_folder(folder: Path) -> Path:
 def lengths(capsys: pytest.CaptureFixture[str], *typed: str) -> list[int]:
     capsys.readouterr()
     assert eval_status("run", "--json", *typed) == 0
-    found: list[int] = json.loads(capsys.readouterr().out)["lengths"]
-    return found
+    episode_lengths: list[int] = json.loads(capsys.readouterr().out)["lengths"]
+    return episode_lengths
 
 
 def test_a_limit_is_decided_once_and_holds_for_all_that_evaluates_the_run(

@@ -1,4 +1,4 @@
-"""Rooms on the edge: what a plain run does not load, and an engine that is not ours."""
+"""Optional parts are not loaded by a plain run, and users can register an engine."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ LOADED = (
 
 def test_a_plain_run_loads_no_room_of_the_edge(tmp_path: Path) -> None:
     command = [sys.executable, "-c", LOADED, "agent=dqn", "env=cartpole", *QUICK, "run_dir=run"]
-    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100)
-    assert ran.returncode == 0, ran.stderr
-    modules = json.loads(ran.stderr.splitlines()[-1])
+    process = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    assert process.returncode == 0, process.stderr
+    modules = json.loads(process.stderr.splitlines()[-1])
     assert "border_cli.trainer.trainer" in modules
-    found = [
-        each
-        for each in modules
-        if any(f"{each}.".startswith(f"border_cli.{room}.") for room in ROOMS)
+    loaded = [
+        module
+        for module in modules
+        if any(f"{module}.".startswith(f"border_cli.{room}.") for room in ROOMS)
     ]
-    assert found == ["border_cli.ray", "border_cli.ray.config"]  # settings, without Ray
+    assert loaded == ["border_cli.ray", "border_cli.ray.config"]  # settings only, without Ray
     assert not {"ray", "minari", "matplotlib", "PIL"} & set(modules)
 
 
 @pytest.fixture
 def pool_engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Registers it as `imports` would, for this test alone."""
-    registry.register_builtin()  # once in a process
+    """Restores the registries after the test, which registers the engine by `imports`."""
+    registry.register_builtin()  # does nothing after the first call in a process
     for name in ("ACTOR_MANAGERS", "EVALUATION_RUNNERS", "JOB_LAUNCHERS"):
-        known = getattr(registry, name)
-        kept = "_entries" if name == "ACTOR_MANAGERS" else "_targets"
-        monkeypatch.setattr(known, kept, dict(getattr(known, kept)))
+        registered = getattr(registry, name)
+        attribute = "_entries" if name == "ACTOR_MANAGERS" else "_targets"
+        monkeypatch.setattr(registered, attribute, dict(getattr(registered, attribute)))
     yield
     sys.modules.pop("pool_engine", None)
 

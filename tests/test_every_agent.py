@@ -1,4 +1,4 @@
-"""Every shipped agent builds, updates, evaluates, saves and goes on, however it is run."""
+"""Every shipped agent trains, evaluates, saves and resumes on every backend."""
 
 from __future__ import annotations
 
@@ -33,20 +33,19 @@ SMALL = (
 
 
 def pairs() -> list[tuple[str, str]]:
-    named = {*DISCRETE, *CONTINUOUS, *BOTH}
-    assert named >= set(AGENTS), f"say which spaces these have: {set(AGENTS) - named}"
-    found = []
+    listed = {*DISCRETE, *CONTINUOUS, *BOTH}
+    assert listed >= set(AGENTS), f"no action spaces are listed for: {set(AGENTS) - listed}"
+    agents_with_envs = []
     for agent in AGENTS:
         if agent in DISCRETE | BOTH:
-            found.append((agent, "CartPole-v1"))
+            agents_with_envs.append((agent, "CartPole-v1"))
         if agent in CONTINUOUS | BOTH:
-            found.append((agent, "Pendulum-v1"))
-    return found
+            agents_with_envs.append((agent, "Pendulum-v1"))
+    return agents_with_envs
 
 
-def beside() -> list[tuple[str, str, str]]:
-    """Every pair with actors that share nothing with the learner but messages, and by turns with
-    one of the backends whose actors share its process."""
+def pairs_on_backends() -> list[tuple[str, str, str]]:
+    """Combines every pair with process actors, and with one of the other backends in turn."""
     return [
         (agent, env, backend)
         for number, (agent, env) in enumerate(pairs())
@@ -64,16 +63,16 @@ def test_agents_say_which_action_spaces_they_take(agent: str) -> None:
 
 def settings(agent: str, env: str, backend: str, *more: str, device: str = "cpu") -> list[str]:
     actors = ["trainer=sync"] if backend == "sync" else [f"actor_manager={backend}"]
-    small = [each for each in SMALL if agent != "random" or not each.startswith("agent.hidden")]
+    small = [word for word in SMALL if agent != "random" or not word.startswith("agent.hidden")]
     if agent in ON_POLICY:
         unused = ("trainer.warmup", "trainer.sync", "replay_buffer.capacity")
-        small = [each for each in small if not each.startswith(unused)]
+        small = [word for word in small if not word.startswith(unused)]
         small += ["replay_buffer.n_steps=16", "actor_manager.num_actors=2"]
     chosen = [f"agent={agent}", f"env.id={env}", f"device={device}", "run_dir=run"]
     return [*chosen, *actors, *small, *more]
 
 
-def trains_and_goes_on(
+def train_and_resume(
     agent: str, env: str, backend: str, updates: int, *more: str, device: str = "cpu"
 ) -> None:
     half = updates // 2
@@ -92,7 +91,7 @@ def trains_and_goes_on(
 
 
 def assert_acts_as_saved(run_dir: Path, env: str) -> None:
-    """The saved model gives one action again and again, of the environment's own kind."""
+    """Asserts that the saved model returns an action of the right shape."""
     obs: Any = np.array([0.1, -0.2, 0.3, 0.05] if env == "CartPole-v1" else [0.6, 0.8, 1.0], "f4")
     policy = load_policy(run_dir, "latest")
     action = policy.act(obs)
@@ -100,26 +99,26 @@ def assert_acts_as_saved(run_dir: Path, env: str) -> None:
 
 
 def test_an_agent_trains_with_process_actors_and_goes_on():
-    trains_and_goes_on("sac", "Pendulum-v1", "process", updates=40)
+    train_and_resume("sac", "Pendulum-v1", "process", updates=40)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("agent", "env", "backend"), beside())
+@pytest.mark.parametrize(("agent", "env", "backend"), pairs_on_backends())
 def test_every_agent_makes_500_updates_on_backends_of_all_kinds(agent: str, env: str, backend: str):
-    trains_and_goes_on(agent, env, backend, updates=500)
+    train_and_resume(agent, env, backend, updates=500)
 
 
 @pytest.mark.slow
 @needs_compiler
 def test_a_run_with_a_compiled_update_trains_and_goes_on():
-    """What every agent learns so is in agent/test_saved_state.py."""
-    trains_and_goes_on("dqn", "CartPole-v1", "serial", 40, "agent.compile=true")
+    """agent/test_saved_state.py checks the results of compiled updates for every agent."""
+    train_and_resume("dqn", "CartPole-v1", "serial", 40, "agent.compile=true")
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize(("agent", "env"), pairs())
 def test_every_agent_learns_on_a_gpu(agent: str, env: str):
-    trains_and_goes_on(agent, env, "thread", 100, device="cuda")
+    train_and_resume(agent, env, "thread", 100, device="cuda")
 
 
 @pytest.mark.gpu
@@ -127,4 +126,4 @@ def test_every_agent_learns_on_a_gpu(agent: str, env: str):
 @pytest.mark.parametrize(("agent", "env"), pairs())
 def test_every_agent_learns_on_a_gpu_with_a_compiled_update(agent: str, env: str):
     if agent != "random":
-        trains_and_goes_on(agent, env, "thread", 100, "agent.compile=true", device="cuda")
+        train_and_resume(agent, env, "thread", 100, "agent.compile=true", device="cuda")

@@ -1,4 +1,4 @@
-"""A column that an agent asks for comes back in its batches, whatever happens on the way."""
+"""Additional columns of an agent reach its batches, also after crashes and a resume."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SMALL = (
 
 @pytest.fixture(autouse=True)
 def conf(folder: Path, own_modules: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file of the agent, as a user writes it; its module is imported by `imports` anew."""
+    """Writes the agent's configuration file, and lets `imports` import its module again."""
     del own_modules
     monkeypatch.delitem(sys.modules, "remembering", raising=False)
     (folder / "conf" / "agent").mkdir(parents=True)
@@ -49,7 +49,7 @@ def test_a_column_survives_actors_that_die_a_checkpoint_and_a_resume(
     env = deadly if backend == "process" else ("env.id=Calm-v0",)
     manager = f"actor_manager={backend}"
     result = train(composed(*env, *more, manager, "trainer.max_opt_steps=150"))
-    restarts = sum(each.restarts for each in result.actor_stats)
+    restarts = sum(stats.restarts for stats in result.actor_stats)
     assert (restarts > 0) == (backend == "process")
     resume("run", "trainer.max_opt_steps=300")
     import remembering

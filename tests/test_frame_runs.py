@@ -1,4 +1,4 @@
-"""Runs on stacked images: each frame is stored once, and nothing else changes."""
+"""Runs on stacked images: every frame is stored once, with equal results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from border_cli.settings.run import RunConfig
 from tests.support.saved_states import same
 
 UPDATES = 30
-COLOURED = {"ReshapeObservation": {"shape": [12, 12, 1]}}  # an axis of one channel at the end
+COLOURED = {"ReshapeObservation": {"shape": [12, 12, 1]}}  # adds a channel axis
 
 
 def config_of(run_dir: Path, *more: str) -> RunConfig:
@@ -45,7 +45,7 @@ def config_of(run_dir: Path, *more: str) -> RunConfig:
 
 
 def outcome(run_dir: Path) -> Any:
-    """The weights and the metrics of a run, except times."""
+    """Returns the weights and the metrics of a run, without times."""
     *_, newest = sorted((run_dir / "checkpoints").glob("0*"))
     rows = [
         {name: value for name, value in row.items() if name.startswith(("train/", "eval/"))}
@@ -55,7 +55,7 @@ def outcome(run_dir: Path) -> Any:
 
 
 def as_arrays(state: Any) -> Any:
-    """The state with an array for each tensor."""
+    """Converts all tensors in a state to arrays."""
     if isinstance(state, dict):
         return {name: as_arrays(value) for name, value in state.items()}
     if isinstance(state, list | tuple):
@@ -64,7 +64,7 @@ def as_arrays(state: Any) -> Any:
 
 
 def nbytes_in(folder: Path) -> int:
-    return sum(each.stat().st_size for each in folder.iterdir())
+    return sum(path.stat().st_size for path in folder.iterdir())
 
 
 @pytest.mark.parametrize("buffer", ["uniform", pytest.param("prioritized", marks=pytest.mark.slow)])
@@ -93,7 +93,7 @@ def test_a_run_is_the_same_to_the_bit_whether_or_not_its_frames_have_channels(
 
 
 def test_the_replay_buffer_is_as_large_as_the_check_before_the_run_says(tmp_path: Path) -> None:
-    """Frame 144 bytes and 16 besides; row 32 for its slots, 16 for the rest."""
+    """A frame takes 144 + 16 bytes; a row takes 32 for its slots and 16 for the rest."""
     for more, row in (([], 208), (["replay_buffer.frames=false"], 1168)):
         effective = effective_settings(config_of(tmp_path, *more))
         spec = env_factory(effective).spec
@@ -121,7 +121,7 @@ def test_stacked_images_are_known_by_their_wrapper(
     assert env_factory(effective_settings(config)).spec.stacked == stacked
 
 
-def test_frames_of_what_is_no_stack_of_images_are_refused_before_anything_is_written(
+def test_frame_storage_without_stacked_images_is_refused_before_anything_is_written(
     tmp_path: Path,
 ) -> None:
     config = config_of(tmp_path / "run", "replay_buffer=frames")

@@ -1,4 +1,4 @@
-"""Environments that a caller in Python gives."""
+"""Environments passed to `train(env=…)` in Python."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from border_cli.env.construct import GIVEN
 from border_cli.errors import ConfigError
 from tests.support.commands import QUICK, eval_status
 
-MANAGERS = ("trainer=sync", *(f"actor_manager={each}" for each in ("serial", "thread", "process")))
+MANAGERS = ("trainer=sync", *(f"actor_manager={name}" for name in ("serial", "thread", "process")))
 OBS = np.zeros((10, 10, 2), bool)
 
 pytestmark = pytest.mark.usefixtures("folder")
@@ -32,8 +32,8 @@ def forgotten() -> Iterator[None]:
 
 
 def forget() -> None:
-    """As in a new process."""
-    for env_id in [each for each in registration.registry if each.startswith(GIVEN)]:
+    """Unregisters all environments of callers, as if in a new process."""
+    for env_id in [name for name in registration.registry if name.startswith(GIVEN)]:
         del registration.registry[env_id]
 
 
@@ -50,9 +50,9 @@ def made(**kwargs: Any) -> gym.Env[Any, Any]:
 
 
 @pytest.mark.parametrize("manager", [pytest.param(MANAGERS[0]), *(
-    pytest.param(each, marks=pytest.mark.slow) for each in MANAGERS[1:]
+    pytest.param(backend, marks=pytest.mark.slow) for backend in MANAGERS[1:]
 )])  # fmt: skip
-def test_one_of_a_module_is_found_by_its_name_ever_after(manager: str) -> None:
+def test_a_function_of_a_module_is_saved_by_its_name(manager: str) -> None:
     train(small(manager, "env.kwargs.dtype=uint8", "env.kwargs.high=255"), env=made)
     assert load_resolved(Path("run")).env.id == f"{__name__}:made"
     assert resume("run", "trainer.max_opt_steps=3").agent.opt_steps == 3
@@ -61,19 +61,19 @@ def test_one_of_a_module_is_found_by_its_name_ever_after(manager: str) -> None:
 
 
 @pytest.mark.parametrize("manager", [pytest.param(MANAGERS[0]), *(
-    pytest.param(each, marks=pytest.mark.slow) for each in MANAGERS[1:3]
+    pytest.param(backend, marks=pytest.mark.slow) for backend in MANAGERS[1:3]
 )])  # fmt: skip
-def test_one_that_only_this_process_knows_is_given_again(manager: str) -> None:
+def test_a_local_function_must_be_passed_again_to_resume(manager: str) -> None:
     result = train(small(manager), env=nested())
     forget()
     with pytest.raises(ConfigError, match=r"env\.id=python/lambda was given .* resume\(…, env=…\)"):
         resume("run", "trainer.max_opt_steps=3")
-    action = load_policy("run").act(OBS)  # which needs none
+    action = load_policy("run").act(OBS)  # needs no environment
     assert action in (0, 1, 2)
-    for earlier in ({"observation": {"kind": "Box"}}, None):  # as in runs of earlier versions
+    for content in ({"observation": {"kind": "Box"}}, None):  # as written by earlier versions
         Path("run/env.json").unlink()
-        if earlier is not None:
-            Path("run/env.json").write_text(json.dumps(earlier))
+        if content is not None:
+            Path("run/env.json").write_text(json.dumps(content))
         with pytest.raises(ConfigError, match=r"or load_policy\(…, env=…\)"):
             load_policy("run")
     assert load_policy("run", env=nested()).act(OBS) == action
@@ -100,9 +100,7 @@ def test_a_class_is_taken_without_the_limit_that_it_is_registered_with() -> None
         (Catch, ("env=atari", "env.game=pong"), r"env=… needs settings of env=gym, got Atari"),
     ],
 )
-def test_what_makes_no_environment_there_is_refused(
-    env: Any, more: tuple[str, ...], match: str
-) -> None:
+def test_unusable_env_arguments_are_refused(env: Any, more: tuple[str, ...], match: str) -> None:
     with pytest.raises(ConfigError, match=match):
         train(small(*more), env=env)
     assert not Path("run").exists()

@@ -1,4 +1,4 @@
-"""Runs in environments with goals: what they record, what is refused, and their films."""
+"""Runs in goal environments: metrics, refused settings and videos."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ def test_what_cannot_be_trained_on_is_refused_before_a_folder_is_made(
     folder: Path, capsys: Capture, settings: tuple[str, ...], said: str
 ) -> None:
     unknown = "trainer.warmup_period" if "trainer=offline" in settings else ()
-    quick = [each for each in (*GOALS, *QUICK) if not each.startswith(unknown)]
-    assert train_status(*quick, "~tuned", *settings, "run_dir=run") == 2
+    overrides = [override for override in (*GOALS, *QUICK) if not override.startswith(unknown)]
+    assert train_status(*overrides, "~tuned", *settings, "run_dir=run") == 2
     assert said in capsys.readouterr().err
     assert not [*folder.iterdir()]
 
@@ -110,8 +110,8 @@ def test_films_are_recorded_during_a_run_as_files_and_in_tensorboard(background:
         f"actor_manager={where}",
     )
     films = sorted(Path("run/videos").iterdir())
-    if not background:  # else one that is due is skipped while another is being evaluated
-        assert [each.name for each in films] == ["0000000040.gif", "0000000060.gif"]
+    if not background:  # in the background, a due evaluation is skipped while another runs
+        assert [film.name for film in films] == ["0000000040.gif", "0000000060.gif"]
     assert films
     with pil.open(films[-1]) as gif:
         assert gif.n_frames == reaching.STEPS + 1
@@ -120,11 +120,11 @@ def test_films_are_recorded_during_a_run_as_files_and_in_tensorboard(background:
 
 
 def test_a_run_records_success_and_films_and_its_model_is_filmed(capsys: Capture) -> None:
-    """In short what the slow tests below look at in detail."""
+    """A short version of the slow tests below."""
     pytest.importorskip("PIL.Image")
     rows = trained("evaluator.video_interval=20", "actor_manager=serial", updates=20)
     assert {"episode/is_success", "eval/is_success"} <= {name for row in rows for name in row}
-    assert [each.name for each in Path("run/videos").iterdir()] == ["0000000020.gif"]
+    assert [film.name for film in Path("run/videos").iterdir()] == ["0000000020.gif"]
     assert eval_status("run", "video=film.gif") == 0
     assert Path("film.gif").stat().st_size > 500
     out, err = capsys.readouterr()
@@ -133,7 +133,7 @@ def test_a_run_records_success_and_films_and_its_model_is_filmed(capsys: Capture
 
 
 def test_a_film_that_fails_does_not_end_a_run() -> None:
-    """The check before the run draws one picture, of an environment of its own."""
+    """The check before the run renders one frame of a separate environment."""
     pytest.importorskip("PIL.Image")
     failing = ("evaluator.video_interval=20", "env.kwargs.drawable=3", "actor_manager=serial")
     trained(*failing, updates=20)
@@ -154,10 +154,10 @@ def test_a_saved_model_is_filmed_with_the_scores_of_its_evaluation(
     monkeypatch.setattr(sys, "stderr", screen)
     for name in ("film.mp4", "film.gif"):
         assert eval_status("run", f"video={name}", "--json") == 0
-        said = json.loads(capsys.readouterr().out)
-        assert (said["video"], Path(name).stat().st_size > 500) == (name, True)
-        assert said["is_success"] == pytest.approx(sum(said["info"]["is_success"]) / 2)
-        assert len(said["returns"]) == 2
+        output = json.loads(capsys.readouterr().out)
+        assert (output["video"], Path(name).stat().st_size > 500) == (name, True)
+        assert output["is_success"] == pytest.approx(sum(output["info"]["is_success"]) / 2)
+        assert len(output["returns"]) == 2
     assert screen.getvalue() == 2 * "0 of 2 episodes played\r1 of 2 episodes played\r"
     assert eval_status("run", "video=film.avi") == 2
     assert eval_status("run", "video=film.gif", "render=human") == 2

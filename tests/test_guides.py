@@ -1,4 +1,4 @@
-"""What the guides show works as it stands: their files are saved, their commands typed."""
+"""Files, commands and links in the documentation work as written."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ def test_the_readme_is_short() -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    """The names by which links reach the headings of a page."""
+    """Returns the link anchors of all headings of a page."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
-    return {re.sub(r"[^\w -]", "", each).lower().replace(" ", "-") for each in headings}
+    return {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
     links = re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8"))
-    for inner in (each for each in links if "://" not in each):
-        name, _, anchor = inner.partition("#")
+    for local_link in (link for link in links if "://" not in link):
+        name, _, anchor = local_link.partition("#")
         target = page.parent / name if name else page
-        assert target.exists(), inner
-        assert not anchor or anchor in anchors(target), inner
+        assert target.exists(), local_link
+        assert not anchor or anchor in anchors(target), local_link
 
 
 def test_every_guide_is_listed_in_the_readme() -> None:
@@ -53,24 +53,24 @@ def blocks(page: str, language: str) -> list[str]:
 
 
 def commands(page: str) -> list[str]:
-    """The lines of a page's shell blocks, without their comments."""
+    """Returns the lines of a page's shell blocks, without comments."""
     lines = "".join(blocks(page, "sh")).splitlines()
     return [line.partition("   #")[0].strip() for line in lines if line.strip()]
 
 
 def save_files(folder: Path) -> None:
-    """Every block of the two pages that begins with its file's name."""
+    """Saves the code blocks of two pages under the file names in their first lines."""
     for page in ("components.md", "configs.md"):
         for code in [*blocks(page, "python"), *blocks(page, "yaml")]:
-            named = NAMED.search(code)
-            assert named, code
-            file = folder / named.group(1)
+            match = NAMED.search(code)
+            assert match, code
+            file = folder / match.group(1)
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(code, encoding="utf-8")
 
 
 def typed(command: str) -> str:
-    """A command of a page with a short budget, by the commands of this Python."""
+    """Returns the command with a short budget, if it trains."""
     if not command.startswith("border-train"):
         return command
     words, to_file, file = command.partition(" > ")
@@ -83,16 +83,16 @@ def typed(command: str) -> str:
 def test_the_files_and_commands_of_the_guides_work(tmp_path: Path) -> None:
     save_files(tmp_path)
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    shown = [*commands("components.md"), *commands("configs.md")]
-    assert len(shown) == 14
-    for command in [*shown, "border-train -cd conf -cn mine"]:
-        done = subprocess.run(
+    listed = [*commands("components.md"), *commands("configs.md")]
+    assert len(listed) == 14
+    for command in [*listed, "border-train -cd conf -cn mine"]:
+        process = subprocess.run(
             ["bash", "-c", typed(command)],
             cwd=tmp_path, env={**os.environ, "PATH": path}, capture_output=True, text=True,
             timeout=120,
         )  # fmt: skip
-        assert done.returncode == 0, f"{command}\n{done.stderr}"
-    runs = sorted(each.name for each in (tmp_path / "outputs").iterdir())
+        assert process.returncode == 0, f"{command}\n{process.stderr}"
+    runs = sorted(run.name for run in (tmp_path / "outputs").iterdir())
     assert runs == [
         "clipped_dqn_cartpole",
         "dqn_cartpole",
@@ -112,13 +112,13 @@ def test_the_wrapper_for_actions_without_bounds_gives_them_some(tmp_path: Path) 
 @pytest.mark.slow
 def test_the_program_of_the_python_page_works(tmp_path: Path) -> None:
     program, reading = blocks("python.md", "python")
-    reading, _, _ = reading.partition("frame = ")  # which needs pandas
+    reading, _, _ = reading.partition("frame = ")  # the rest needs pandas
     short = program.replace(
         '"trainer.stop_at_score=null"', '"trainer.max_opt_steps=null", "trainer.max_time_s=9"'
     )
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", short + reading],
         cwd=tmp_path, capture_output=True, text=True, timeout=300,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1].startswith("outputs/dqn_cartpole/")
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.splitlines()[-1].startswith("outputs/dqn_cartpole/")

@@ -1,7 +1,7 @@
 """Commands with the oldest and the newest Hydra that pyproject.toml allows.
 
-Each has a scratch environment of Hydra, OmegaConf and Optuna's sweeper; all other packages, this
-one included, are those of the environment that runs the tests.
+A virtual environment per version contains Hydra, OmegaConf and the Optuna sweeper. All other
+packages, including border_cli, come from the environment that runs the tests.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.support.commands import QUICK
 
 ROOT = Path(__file__).parents[1]
 PIP = ("--quiet", "--no-compile", "--disable-pip-version-check", "--retries=1")
-UNREACHABLE = "(from versions: none)"  # pip found nothing of that name: no index, no proxy
+UNREACHABLE = "(from versions: none)"  # printed by pip without a package index
 OLDEST = ("hydra-core==1.3.8", "omegaconf<2.4", "hydra-optuna-sweeper==1.3.*", "sqlalchemy<2")
 NEWEST = ("--pre", "hydra-core>=1.4.0rc3,<1.5", "hydra-optuna-sweeper>=1.4.0rc3,<1.5")
 
@@ -34,7 +34,7 @@ SEARCH = (
 
 
 class Environment:
-    """Packages that go before those of this environment, and a folder for what is run there."""
+    """A virtual environment on top of the current one, and a working directory."""
 
     def __init__(self, folder: Path, packages: Sequence[str]) -> None:
         self.folder = folder
@@ -52,28 +52,28 @@ class Environment:
         assert installed.returncode == 0, installed.stderr
 
     def train(self, *argv: str, status: int = 0) -> str:
-        """What `border-train` prints."""
-        done = self._run([str(self.python), "-m", "border_cli", *argv])
-        said = done.stdout + done.stderr
-        assert done.returncode == status, said
-        assert "Traceback" not in said
-        return said
+        """Runs `border-train` and returns its output."""
+        process = self._run([str(self.python), "-m", "border_cli", *argv])
+        output = process.stdout + process.stderr
+        assert process.returncode == status, output
+        assert "Traceback" not in output
+        return output
 
     def evaluate(self, program: str) -> str:
-        """What a Python program prints."""
-        done = self._run([str(self.python), "-c", program])
-        assert done.returncode == 0, done.stderr
-        return done.stdout.strip()
+        """Runs a Python program and returns its output."""
+        process = self._run([str(self.python), "-c", program])
+        assert process.returncode == 0, process.stderr
+        return process.stdout.strip()
 
     def test(self, folder: str, *, only: str) -> str:
-        """What pytest says of the tests in a folder of which a name has the text `only`."""
+        """Runs pytest on the tests in a folder whose names contain `only`; returns its output."""
         configured = (f"--rootdir={ROOT}", f"-c{ROOT}/pyproject.toml", "-p", "no:cacheprovider")
         chosen = ("-m", "", "-k", only, str(ROOT / folder))
         return self._run([str(self.python), "-m", "pytest", "-q", *configured, *chosen]).stdout
 
     def jobs(self, sweep: str) -> list[dict[str, object]]:
-        """`run.json` of each job of a sweep."""
-        return [json.loads(each.read_bytes()) for each in (self.folder / sweep).glob("*/run.json")]
+        """Returns `run.json` of all jobs of a sweep."""
+        return [json.loads(path.read_bytes()) for path in (self.folder / sweep).glob("*/run.json")]
 
     def _run(self, command: list[str]) -> subprocess.CompletedProcess[str]:
         settings = {"PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "200"}
@@ -95,15 +95,15 @@ def env(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 
 def test_the_versions_are_those_of_the_environment(env: Environment) -> None:
-    found = env.evaluate("import hydra, omegaconf as o; print(hydra.__version__, o.__version__)")
-    first, second = found.split()
-    assert (first, second[:4]) == ("1.3.8", "2.3.") or (first[:4], second[:4]) == ("1.4.", "2.4.")
+    versions = env.evaluate("import hydra, omegaconf as o; print(hydra.__version__, o.__version__)")
+    hydra, omega = versions.split()
+    assert (hydra, omega[:4]) == ("1.3.8", "2.3.") or (hydra[:4], omega[:4]) == ("1.4.", "2.4.")
 
 
 def test_settings_are_composed_or_refused(env: Environment) -> None:
     assert "gamma: 0.9\n" in env.train("env=cartpole", "agent.gamma=0.9", "--cfg", "job")
-    said = env.train("env=cartpole", "agent.gama=0.9", status=2)
-    assert "unknown setting 'agent.gama', did you mean agent.gamma?" in said
+    output = env.train("env=cartpole", "agent.gama=0.9", status=2)
+    assert "unknown setting 'agent.gama', did you mean agent.gamma?" in output
     program = "import border_cli as b; print(b.compose('env=cartpole', 'agent.gamma=0.9').agent)"
     assert "gamma=0.9" in env.evaluate(program)
 
@@ -112,7 +112,7 @@ def test_settings_are_composed_or_refused(env: Environment) -> None:
 def test_a_sweep_ends(env: Environment, launcher: str) -> None:
     typed = ("agent=dqn", "env=cartpole", *QUICK, "seed=1,2", f"run_dir={launcher}")
     env.train("-m", *typed, f"hydra/launcher={launcher}", "quiet=true")
-    assert [each["status"] for each in env.jobs(launcher)] == ["done", "done"]
+    assert [facts["status"] for facts in env.jobs(launcher)] == ["done", "done"]
 
 
 def test_a_run_is_resumed(env: Environment) -> None:
@@ -125,20 +125,20 @@ def test_a_run_is_resumed(env: Environment) -> None:
 def test_a_search_with_a_seed_runs_nothing_twice(env: Environment) -> None:
     typed = ("-m", "agent=dqn", "env=cartpole", *QUICK, *SEARCH, "hydra.sweeper.sampler.seed=1")
     env.train(*typed, "quiet=true")
-    assert [each["status"] for each in env.jobs("optuna")] == ["done"] * 3
+    assert [facts["status"] for facts in env.jobs("optuna")] == ["done"] * 3
     env.train(*typed, "quiet=true", "resume=auto")
     assert len(env.jobs("optuna")) == 3
 
 
 def test_a_study_whose_jobs_have_all_failed_ends_with_their_table(env: Environment) -> None:
     typed = ("-m", "agent=dqn", "env=cartpole", *QUICK, *SEARCH, "run_dir=failing")
-    said = env.train(*typed, "agent.gamma=interval(1.5,2)", status=1)
-    assert "0 of 3 jobs done" in said
+    output = env.train(*typed, "agent.gamma=interval(1.5,2)", status=1)
+    assert "0 of 3 jobs done" in output
 
 
 def test_what_is_promised_of_studies_holds_with_the_optuna_of_the_environment(
     env: Environment,
 ) -> None:
-    said = env.test("tests/sweep", only="study")
-    assert " passed" in said, said
-    assert not any(each in said for each in ("failed", "error", "skipped")), said
+    output = env.test("tests/sweep", only="study")
+    assert " passed" in output, output
+    assert not any(word in output for word in ("failed", "error", "skipped")), output

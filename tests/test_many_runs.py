@@ -1,4 +1,4 @@
-"""Complete runs, one after another in one process, and one whose actors are killed all the time."""
+"""Many runs in one process leave nothing behind, and a run survives 200 killed actors."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_twenty_runs_leave_threads_files_and_segments_as_they_were() -> None:
 
 
 class Killer:
-    """Kills one process below this one after another, at random moments, in a thread of its own."""
+    """A thread that kills child processes one by one at random moments."""
 
     def __init__(self, seed: int, *, most: int) -> None:
         self.killed = 0
@@ -68,7 +68,7 @@ class Killer:
             alive = sorted(pid for pid in leftovers.processes() if leftovers.is_alive(pid))
             if not alive:
                 continue
-            with suppress(ProcessLookupError):  # it ended in the meantime
+            with suppress(ProcessLookupError):  # the process has ended
                 os.kill(alive[self._rng.integers(len(alive))], signal.SIGKILL)
                 self.killed += 1
 
@@ -87,13 +87,13 @@ def test_two_hundred_kills_of_actors_lose_no_count_no_memory_and_not_the_task() 
     assert killer.killed == KILLS
     trainer, actors = result.trainer_stats, result.actor_stats
     assert trainer.opt_steps == 30_000
-    assert trainer.samples_total == sum(each.samples for each in actors)
-    restarts = sum(each.restarts for each in actors)
-    assert restarts <= KILLS  # a process that was about to be replaced may be killed twice
+    assert trainer.samples_total == sum(actor.samples for actor in actors)
+    restarts = sum(actor.restarts for actor in actors)
+    assert restarts <= KILLS  # a process about to be replaced may be killed twice
     assert restarts >= 0.95 * KILLS
-    # Every life may end with two env steps in its window of three; and a kill that falls between
-    # the two stores that count a step leaves them one apart.
-    in_windows = sum(each.env_steps - each.samples - each.lost_samples for each in actors)
+    # Every incarnation may end with two env steps in its 3-step window. A kill between the two
+    # memory writes that count a step leaves the counters one apart.
+    in_windows = sum(actor.env_steps - actor.samples - actor.lost_samples for actor in actors)
     assert -2 <= in_windows <= 2 * (restarts + len(actors)) + 2
     assert result.best_score >= 475
     gc.collect()

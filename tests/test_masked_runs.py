@@ -1,4 +1,4 @@
-"""Runs whose environment raises at an invalid action: nobody ever takes one."""
+"""Runs in environments that raise on invalid actions: agents respect the action mask."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ CASES = [
 def test_agents_take_valid_actions_only(
     agent: str, how: tuple[str, ...], backend: str, by_key: str, updates: int
 ) -> None:
-    """Ten for each update."""
+    """Runs ten env steps per update."""
     more = (f"actor_manager={backend}", f"+env.kwargs={{by_key: {by_key}}}", *how)
     trained(agent, updates, "trainer.samples_per_opt_step=10", *more)
 
@@ -72,7 +72,7 @@ def test_agents_take_valid_choices_of_several_components_only(agent: str) -> Non
 
 @pytest.mark.parametrize("agent", ["ppo", "a2c"])
 def test_on_policy_agents_learn_the_shortest_way(agent: str) -> None:
-    """It takes five steps; at most 20 are allowed, and random valid actions take ten."""
+    """The shortest way has five steps; random valid actions take ten on average."""
     settings = (
         *(f"agent={agent}", "env.id=masked/Strict-v0", "imports=[masked]", "run_dir=run"),
         *("agent.hidden=[16]", "agent.batch_size=64", "agent.learning_rate=1e-2"),
@@ -80,10 +80,10 @@ def test_on_policy_agents_learn_the_shortest_way(agent: str) -> None:
     )
     train(compose(*settings))
     policy, env = load_policy("run", "latest"), gym.make("masked/Strict-v0")
-    (obs, info), over, steps = env.reset(seed=0), False, 0
-    while not over:
-        obs, _, ended, cut, info = env.step(policy.act(obs, info["action_mask"]))
-        over, steps = ended or cut, steps + 1
+    (obs, info), done, steps = env.reset(seed=0), False, 0
+    while not done:
+        obs, _, terminated, truncated, info = env.step(policy.act(obs, info["action_mask"]))
+        done, steps = terminated or truncated, steps + 1
     assert steps == PLACES - 1
 
 
@@ -98,12 +98,12 @@ def test_a_saved_run_acts_and_is_evaluated_with_its_masks(by_key: bool) -> None:
     assert eval_status("run", "checkpoint=latest") == 0
     policy = load_policy("run", "latest")
     env = gym.make("masked/Strict-v0", by_key=by_key)
-    (obs, info), over = env.reset(seed=0), False
-    while not over:
-        obs, _, ended, cut, info = env.step(policy.act(obs, info.get("action_mask")))
-        over = ended or cut
-    many = {"observation": np.zeros((4, PLACES), "f4"), "action_mask": np.eye(4, dtype=np.int8)}
-    assert policy.act(many).tolist() == [0, 1, 2, 3]
+    (obs, info), done = env.reset(seed=0), False
+    while not done:
+        obs, _, terminated, truncated, info = env.step(policy.act(obs, info.get("action_mask")))
+        done = terminated or truncated
+    batch = {"observation": np.zeros((4, PLACES), "f4"), "action_mask": np.eye(4, dtype=np.int8)}
+    assert policy.act(batch).tolist() == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("replay", ["uniform", "prioritized"])
@@ -118,10 +118,10 @@ def test_rows_of_several_steps_have_the_masks_of_both_observations(replay: str) 
 
 
 def online_of(run_dir: str) -> dict[str, torch.Tensor]:
-    found: dict[str, torch.Tensor] = load_state(Path(run_dir, "checkpoints/latest/agent.pt"))[
+    weights: dict[str, torch.Tensor] = load_state(Path(run_dir, "checkpoints/latest/agent.pt"))[
         "online"
     ]
-    return found
+    return weights
 
 
 def test_a_resumed_run_ends_to_the_bit_as_one_that_never_stopped() -> None:
@@ -129,7 +129,7 @@ def test_a_resumed_run_ends_to_the_bit_as_one_that_never_stopped() -> None:
     trained("dqn", 80, *more, "run_dir=whole")
     trained("dqn", 40, *more)
     resume("run", "trainer.max_opt_steps=80")
-    whole, resumed = (online_of(each) for each in ("whole", "run"))
+    whole, resumed = (online_of(run_dir) for run_dir in ("whole", "run"))
     assert all(torch.equal(value, resumed[name]) for name, value in whole.items())
 
 
@@ -143,8 +143,8 @@ def test_a_repeated_command_goes_on_with_the_masks_that_it_found() -> None:
 def test_without_masks_the_network_is_the_same_and_invalid_actions_are_taken() -> None:
     trained("dqn", 40, "env.id=masked/Lenient-v0", "trainer=sync")
     trained("dqn", 40, "env.id=masked/Lenient-v0", "env.action_mask=false", "run_dir=without")
-    found, without = (online_of(each) for each in ("run", "without"))
-    assert [each.shape for each in found.values()] == [each.shape for each in without.values()]
+    masked, unmasked = (online_of(run_dir) for run_dir in ("run", "without"))
+    assert [part.shape for part in masked.values()] == [part.shape for part in unmasked.values()]
 
 
 def test_evaluations_with_other_masks_are_refused(capsys: Any) -> None:

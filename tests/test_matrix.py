@@ -1,7 +1,7 @@
-"""Every agent with all kinds of actions, replay buffers, step processors and managers it takes.
+"""Every agent with all the action spaces, replay buffers, step processors and backends it supports.
 
-Buffers of goals and of frames have environments, and tests, of their own; other settings of the
-same agents are in `test_every_agent.py`.
+Hindsight and frame buffers need special environments and are tested elsewhere; presets of agents
+are tested in `test_every_agent.py`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ENVS = {
 }
 BUFFERS = ("uniform", "prioritized", "dataset")
 WAYS = ("sync", "serial", "thread", "process", "offline")
-FEW = ("process", "offline")  # for what all ways share: n-step transitions and data sets
+FEW = ("process", "offline")  # ways tried with n-step transitions and data sets
 SMALL = (
     *("agent.batch_size=16", "agent.hidden=[16]", "trainer.warmup_period=50", "~tuned"),
     *("replay_buffer.capacity=400", "env.max_episode_steps=10", "evaluator.num_episodes=1"),
@@ -41,21 +41,21 @@ pytestmark = pytest.mark.usefixtures("folder")
 
 
 def cells() -> list[tuple[str, str, str, int, str]]:
-    """Agent, kind of actions, replay buffer, steps of a transition, way to run."""
+    """Returns all combinations (agent, actions, replay buffer, n_steps, way to run)."""
     register_builtin()
-    found = []
-    for entry in (each for each in AGENTS if each.name != "random"):
-        taken = {*entry.config_type.actions}
+    combinations = []
+    for entry in (agent for agent in AGENTS if agent.name != "random"):
+        supported = {*entry.config_type.actions}
         if entry.config_type.on_policy:
-            found += [(entry.name, kind, "rollout", 1, "sync") for kind in ENVS]
+            combinations += [(entry.name, kind, "rollout", 1, "sync") for kind in ENVS]
             continue
-        kinds = [kind for kind in ENVS if kind.replace("Binary", "Discrete") in taken]
+        kinds = [kind for kind in ENVS if kind.replace("Binary", "Discrete") in supported]
         for kind, buffer, steps, way in product(kinds, BUFFERS, (1, 3), WAYS):
             refused = buffer == "prioritized" and not entry.config_type.gives_priorities
             tried = way in FEW or (steps == 1 and buffer != "dataset")
             if tried and not refused and (way != "offline" or buffer == "dataset"):
-                found.append((entry.name, kind, buffer, steps, way))
-    return found
+                combinations.append((entry.name, kind, buffer, steps, way))
+    return combinations
 
 
 CELLS = pairwise(cells())
@@ -63,15 +63,15 @@ CELLS = pairwise(cells())
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A data set of random actions for each of the environments."""
+    """Records a data set of random actions in every environment."""
     folder = tmp_path_factory.mktemp("matrix")
     with commands.isolated(folder), datasets_in(folder):
         for kind, env in ENVS.items():
-            small = [each for each in SMALL if not each.startswith("agent.hidden")]
+            small = [override for override in SMALL if not override.startswith("agent.hidden")]
             random = ("agent=random", f"env.id={env}", *small, "trainer=sync", "quiet=true")
             assert train_status(*random, f"run_dir={kind}") == 0
-            what = (f"dataset=test/{kind.lower()}-v0", "episodes=20", "policy=random")
-            assert record_status(kind, *what) == 0
+            request = (f"dataset=test/{kind.lower()}-v0", "episodes=20", "policy=random")
+            assert record_status(kind, *request) == 0
     return folder
 
 
@@ -79,8 +79,8 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def test_every_agent_makes_100_updates_with_all_that_it_takes(
     agent: str, kind: str, buffer: str, steps: int, way: str, recorded: Path
 ) -> None:
-    how = "trainer" if way in ("sync", "offline") else "actor_manager"
-    chosen = [f"agent={agent}", f"env.id={ENVS[kind]}", f"replay_buffer={buffer}", f"{how}={way}"]
+    group = "trainer" if way in ("sync", "offline") else "actor_manager"
+    chosen = [f"agent={agent}", f"env.id={ENVS[kind]}", f"replay_buffer={buffer}", f"{group}={way}"]
     chosen += ["step_processor=n_step", f"step_processor.n_steps={steps}"]
     if buffer == "dataset":
         chosen.append(f"replay_buffer.dataset=test/{kind.lower()}-v0")
@@ -89,7 +89,7 @@ def test_every_agent_makes_100_updates_with_all_that_it_takes(
     if buffer == "rollout":
         unused = ("trainer.warmup_period", "trainer.sync", "replay_buffer.cap")
         chosen.append("replay_buffer.n_steps=16")
-    small = [each for each in SMALL if not each.startswith(unused)]
+    small = [override for override in SMALL if not override.startswith(unused)]
     with datasets_in(recorded):
         assert train(compose(*chosen, *small)).trainer_stats.opt_steps == UPDATES
     env = gym.make(ENVS[kind])

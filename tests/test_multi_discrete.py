@@ -1,4 +1,4 @@
-"""MultiDiscrete and MultiBinary actions from end to end: tasks whose best score is known."""
+"""Training with MultiDiscrete and MultiBinary actions reaches a known best score."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def test_offline_agents_reach_the_best_score_by_data_of_all_kinds(tmp_path: Path
     with datasets_in(tmp_path / "datasets"):
         trained("discrete_sac", *ONLINE)
         for name, policy in (("expert", "best"), ("mixed", "[best:0.5,random:0.5]")):
-            what = (f"dataset=test/{name}-v0", "episodes=100", f"policy={policy}")
-            assert record_status("run", *what) == 0
+            request = (f"dataset=test/{name}-v0", "episodes=100", f"policy={policy}")
+            assert record_status("run", *request) == 0
         for agent, data in (("bc", "expert"), ("awac", "mixed"), ("iql", "mixed")):
             offline = ("trainer=offline", f"replay_buffer.dataset=test/{data}-v0")
             result = trained(agent, *offline, f"run_dir={agent}", updates=2000)

@@ -1,4 +1,4 @@
-"""The way of running discounted returns from every environment of every actor to the learner."""
+"""Running discounted returns of all environments reach the learner."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ GAMMA = 0.9
 
 
 def returns_of(arrived: Sequence[Experience], actor_id: int) -> list[Moments]:
-    return [each for one in arrived if one.actor_id == actor_id for each in one.returns]
+    return [part for message in arrived if message.actor_id == actor_id for part in message.returns]
 
 
 def expected_of(env_steps: int, num_envs: int) -> list[float]:
-    """Of actors whose environments pay 1 in episodes of ten steps, side by side."""
+    """Returns the statistics of environments that pay 1 per step, in episodes of ten steps."""
     steps = np.arange(env_steps // num_envs)[:, None].repeat(num_envs, axis=1)
     return described(running_returns(np.ones(steps.shape), steps % 10 == 9, GAMMA))
 
@@ -41,27 +41,27 @@ def test_every_backend_brings_the_returns_of_every_env_step(backend: str, num_en
     with built.manager as manager:
         manager.publish(snapshot())
         manager.permit(300)
-        arrived = receive(manager, 300) + [kept(each) for each in manager.stop()]
-    acted = [each for each in manager.stats() if each.env_steps]  # one may have taken all
+        arrived = receive(manager, 300) + [kept(message) for message in manager.stop()]
+    acted = [actor for actor in manager.stats() if actor.env_steps]  # may be only one
     assert acted
     for stats in acted:
-        found = pooled(returns_of(arrived, stats.actor_id))
-        assert found == pytest.approx(expected_of(stats.env_steps, num_envs), rel=1e-9)
+        moments = pooled(returns_of(arrived, stats.actor_id))
+        assert moments == pytest.approx(expected_of(stats.env_steps, num_envs), rel=1e-9)
 
 
-def test_where_the_agent_needs_none_nothing_is_brought_or_saved() -> None:
+def test_returns_are_neither_sent_nor_saved_unless_the_agent_needs_them() -> None:
     built = Built("serial", num_actors=1, n_buffer=4)
     with built.manager as manager:
         manager.publish(snapshot())
         manager.permit(30)
         arrived = receive(manager, 30)
         state = manager.state_dict()["actors"][0]["state"]
-    assert not any(each.returns for each in arrived)
+    assert not any(message.returns for message in arrived)
     assert state["proxy"].keys() == {"columns", "env_steps", "episodes"}
 
 
-def test_returns_go_on_where_the_actors_stood() -> None:
-    """Three environments each, in the middle of their episodes and of a message."""
+def test_resumed_actors_continue_their_running_returns() -> None:
+    """The actors are saved in the middle of episodes and of a message."""
     settings: dict[str, Any] = {
         "num_envs": 3, "num_actors": 2, "n_buffer": 16, "returns_gamma": GAMMA,
     }  # fmt: skip
@@ -71,33 +71,33 @@ def test_returns_go_on_where_the_actors_stood() -> None:
         manager.permit(130)
         arrived = receive(manager, 110)
         state = manager.state_dict()
-    again = Built("serial", state=state, **settings)
-    with again.manager as manager:
+    resumed = Built("serial", state=state, **settings)
+    with resumed.manager as manager:
         manager.publish(snapshot())
         manager.permit(400)
         arrived += receive(manager, 250)
-        arrived += [kept(each) for each in manager.stop()]
+        arrived += [kept(message) for message in manager.stop()]
     for stats in manager.stats():
-        found = pooled(returns_of(arrived, stats.actor_id))
-        assert found == pytest.approx(expected_of(stats.env_steps, 3), rel=1e-9)
+        moments = pooled(returns_of(arrived, stats.actor_id))
+        assert moments == pytest.approx(expected_of(stats.env_steps, 3), rel=1e-9)
 
 
 class Forgetful(CountingEnv):
-    """Keeps nothing, so that all of its episodes begin anew."""
+    """An environment that ignores its saved state, so that all episodes restart."""
 
     resume = Env.resume
 
 
-def test_episodes_that_begin_anew_begin_their_returns_at_0() -> None:
-    """And what was not sent yet is sent."""
-    made = DiscountedReturns(GAMMA, 2)
+def test_restarted_episodes_reset_their_running_returns() -> None:
+    """Returns that were not sent before the restart are kept."""
+    discounted = DiscountedReturns(GAMMA, 2)
     returns = {"running": np.array([5.0, 6.0]), "untaken": np.array([5.0])}
     Actor(
         env=Forgetful(num_envs=2),
         env_seed=0,
         policy=FakePolicy(),
         step_processor=Delayed(),
-        proxy=ReplayBufferProxy(0, 7, lambda _: 0.0, FakeClock(), made),
+        proxy=ReplayBufferProxy(0, 7, lambda _: 0.0, FakeClock(), discounted),
         weights=WeightSlot(),
         clock=FakeClock(),
         saved={
@@ -108,5 +108,5 @@ def test_episodes_that_begin_anew_begin_their_returns_at_0() -> None:
             "opt_steps": 0,
         },
     )
-    assert made.state_dict()["running"].tolist() == [0, 0]
-    assert made.state_dict()["untaken"].tolist() == [5]
+    assert discounted.state_dict()["running"].tolist() == [0, 0]
+    assert discounted.state_dict()["untaken"].tolist() == [5]

@@ -1,4 +1,4 @@
-"""What the pages list is what there is, and what they type works in every shell."""
+"""Listings in the documentation are complete, and its commands work in every shell."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def text(page: Path | str) -> str:
 
 
 def code(page: Path) -> tuple[list[str], list[str]]:
-    """The lines of the shell blocks of a page without their comments, and its code in sentences."""
+    """Returns the lines of a page's shell blocks, without comments, and its inline code."""
     blocks = re.findall(r"^```sh\n(.*?)^```$", text(page), re.MULTILINE | re.DOTALL)
     lines = [line.partition("  #")[0] for block in blocks for line in block.splitlines()]
     rest = re.sub(r"^```.*?^```$", "", text(page), flags=re.MULTILINE | re.DOTALL)
@@ -33,7 +33,7 @@ def code(page: Path) -> tuple[list[str], list[str]]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_no_shell_changes_a_command_of_a_page(page: Path) -> None:
-    """zsh looks for files of `[1,2]`, and for a home directory of `~tuned`."""
+    """Unquoted, zsh expands `[1,2]` to file names and `~tuned` to a home directory."""
     lines, spans = code(page)
     changed = [line for line in lines if re.search(r"[\[{]|(^|\s)~", QUOTED.sub("", line))]
     assert changed + [span for span in spans if re.search(r"(^|\s)~\w", QUOTED.sub("", span))] == []
@@ -63,25 +63,25 @@ def test_the_tree_of_a_run_directory_names_all_that_a_run_and_a_resume_write(
     train(compose("agent=dqn", "env=cartpole", *short, f"run_dir={folder}"))
     resume(folder, "trainer.max_opt_steps=30")
     tree = text("runs.md").partition("## The run directory")[2].split("```")[1]
-    found = [path.name for path in [*folder.iterdir(), *(folder / ".hydra").iterdir()]]
-    absent = [name for name in found if name not in tree and not name.startswith("events.out.")]
+    names = [path.name for path in [*folder.iterdir(), *(folder / ".hydra").iterdir()]]
+    absent = [name for name in names if name not in tree and not name.startswith("events.out.")]
     assert absent == []
 
 
 def test_the_guide_to_resuming_names_all_settings_that_may_change() -> None:
     register_builtin()
     guide = text("runs.md").partition("When resuming you can change")[2].partition("`init_from`")[0]
-    together = {
+    descriptions = {
         r"trainer\.max_\w+": "limits",
         r"trainer\.stop_\w+": "`stop_…`",
         r"trainer\.\w+_(interval|interval_env_steps|every_s)": "intervals of `trainer`",
         r"agent\.\w*learning_rate": "every learning rate of the agent",
         "actor_manager": "actor manager",
-        "sweep": "",  # of no use to one run
+        "sweep": "",  # not used by a single run
     }
     absent = []
     for key in marked("may_change"):
-        words = [word for kind, word in together.items() if re.fullmatch(kind, key)]
+        words = [word for kind, word in descriptions.items() if re.fullmatch(kind, key)]
         if (words[0] if words else key.rpartition(".")[2]) not in guide:
             absent.append(key)
     assert absent == []

@@ -1,4 +1,4 @@
-"""The learning table: that its rows compose, what makes a cell stale, and who has reached a bar."""
+"""The table of results: its rows compose, stale cells are detected, and bars are judged."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def test_what_rows_refer_to_is_there() -> None:
         if isinstance(row, Peer):
             assert isinstance(ROWS[row.of], Run)
         if isinstance(row, Run):
-            named = (row.bar.above, row.bar.near, row.bar.not_below)
-            assert {each for each in named if each} <= ROWS.keys()
+            references = (row.bar.above, row.bar.near, row.bar.not_below)
+            assert {name for name in references if name} <= ROWS.keys()
 
 
 def test_a_new_setting_at_its_default_makes_no_cell_stale() -> None:
@@ -94,12 +94,14 @@ def cells(*means: float, **more: Any) -> dict[int, Any]:
 )
 def test_a_bar_is_reached_or_not(bar: Bar, met: bool | None) -> None:
     done = {
-        "row": cells(470.0, 480.0, 490.0),  # mean 480, its standard error 5.8
-        "other": cells(480.0, 490.0, 500.0),  # 10 above; twice the error of the difference is 16.3
+        "row": cells(470.0, 480.0, 490.0),  # mean 480, standard error 5.8
+        "other": cells(
+            480.0, 490.0, 500.0
+        ),  # 10 above; twice the standard error of the difference is 16.3
         "lower": cells(479.0, 479.0, 479.0),
-        "far": cells(500.0, 500.0, 500.0),  # 20 above; twice the error is 11.5
-        "recorded": {0: {"recorded": {"mean": 505.0}}},  # less 5 %: 479.75
-        "better": {0: {"recorded": {"mean": 506.0}}},  # less 5 %: 480.7
+        "far": cells(500.0, 500.0, 500.0),  # 20 above; twice the standard error is 11.5
+        "recorded": {0: {"recorded": {"mean": 505.0}}},  # minus 5 %: 479.75
+        "better": {0: {"recorded": {"mean": 506.0}}},  # minus 5 %: 480.7
     }
     assert verdict("row", bar, 3, done).met is met
 
@@ -118,13 +120,13 @@ def test_the_last_models_are_compared_where_they_count() -> None:
 
 
 @pytest.mark.parametrize("mean", [0.0, 2.0])
-def test_nobody_knows_of_a_bar_before_every_seed_is_there(mean: float) -> None:
+def test_a_bar_is_undecided_until_every_seed_is_done(mean: float) -> None:
     assert verdict("row", Bar(mean=1), 5, {"row": cells(mean)}).met is None
 
 
 @dataclass
 class Bench:
-    """Makes no cell, but fails at one."""
+    """A fake that records the cells it is asked to make, and fails at one of them."""
 
     fails: str = ""
     jobs: int = 2
@@ -178,7 +180,7 @@ def test_stopping_ends_the_commands_that_run_and_starts_no_more(tmp_path: Path) 
 
     thread = threading.Thread(target=wait)
     thread.start()
-    (tmp_path / "begun").read_text()  # waits until it is written to
+    (tmp_path / "begun").read_text()  # blocks until the command has started
     children.stop()
     assert stopped.wait(30)
     thread.join()

@@ -1,4 +1,4 @@
-"""Runs that stop and go on: N, stop, resume, N is the same as 2 N."""
+"""Resumed runs are bitwise equal to uninterrupted ones."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ INTERVALS = {
     "save_interval": 150,
     "sync_interval": 20,
 }
-# What depends on the clock or on where a file was written; and the best model may be one that only
-# the end of an attempt judged.
+# Entries that depend on the clock or on paths. The best model may differ too,
+# since every attempt ends with an evaluation.
 NOT_OF_THE_RUN = {
     *("time_s", "seconds", "duration_s", "newest", "recorders"),
     *("best", "best_opt_steps"),
@@ -84,7 +84,7 @@ TWO_CARTPOLES = GymConfig(id="CartPole-v1", num_envs=2, max_episode_steps=60)
 
 
 def config_of(kind: str = "sync", *, updates: int = WHOLE, **changes: Any) -> RunConfig:
-    """CartPole in small; `trainer` holds changes of the trainer's settings."""
+    """Returns settings of a small CartPole run; `trainer` updates the trainer's settings."""
     register_builtin()
     warm_up = {} if kind in ("offline", "rollouts") else {"warmup_period": 100}
     trainer = INTERVALS | warm_up | {"max_opt_steps": updates} | changes.pop("trainer", {})
@@ -112,7 +112,7 @@ def config_of(kind: str = "sync", *, updates: int = WHOLE, **changes: Any) -> Ru
 
 
 class ActsAt(Recorder):
-    """Acts once a row of so many updates is written, or, given a phase, once it is seen there."""
+    """Calls `act` once a row of `opt_steps` updates is written, or that phase is shown."""
 
     def __init__(self, act: Callable[[], object], opt_steps: int, phase: str | None = None) -> None:
         self._act, self._opt_steps, self._phase = act, opt_steps, phase
@@ -133,7 +133,7 @@ class ActsAt(Recorder):
 
 
 def interrupt(config: RunConfig, folder: Path, at: int, phase: str | None = None) -> None:
-    """Runs until a row of at least `at` updates, or a phase from there on."""
+    """Runs until a row of at least `at` updates is written, or `phase` is reached after `at`."""
     stop = StopFlag()
     folder.mkdir(exist_ok=True)
     recorders = [
@@ -165,11 +165,11 @@ def stored(buffer: ReplayBuffer) -> Transitions:
 
 
 def plain(value: Any) -> Any:
-    """The value without what depends on the clock, arrays as bytes."""
+    """Returns the value without entries that depend on the clock, and with arrays as bytes."""
     if isinstance(value, Mapping):
-        return {name: plain(each) for name, each in value.items() if name not in NOT_OF_THE_RUN}
+        return {key: plain(item) for key, item in value.items() if key not in NOT_OF_THE_RUN}
     if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
+        return [plain(item) for item in value]
     if isinstance(value, torch.Tensor):
         return (str(value.dtype), tuple(value.shape), value.numpy().tobytes())
     if isinstance(value, np.ndarray):
@@ -178,7 +178,7 @@ def plain(value: Any) -> Any:
 
 
 def metrics_of(folder: Path) -> list[dict[str, Any]]:
-    """All rows but rates and times."""
+    """Returns all rows without rates and times."""
     return [
         {
             name: value
@@ -225,7 +225,7 @@ RAINBOW = DqnConfig(
     num_atoms=5,
 )
 DIVIDING = DqnConfig(hidden=[16], batch_size=16, gamma=0.9, normalize_reward=True)
-# 18 updates to a rollout: the cuts and checkpoints lie within epochs, some at their ends.
+# 18 updates per rollout: cuts and checkpoints fall within epochs, some at their ends.
 ROLLOUTS: dict[str, Any] = {
     "agent": PpoConfig(hidden=[16], batch_size=16),
     "env": GymConfig(id="CartPole-v1", num_envs=3, max_episode_steps=60),
@@ -349,18 +349,18 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-USUAL = {  # of those, what runs by default
+USUAL = {  # variants that run by default
     *("sync", "serial, three environments each", "offline"),
     *("sync, prioritized, a share of a data set", "td3, noise that lasts"),
     *("rollouts", "rollouts, a Box, normalised, a limit of the divergence"),
 }
 
 
-CUTS = (137, 200, 300)  # at no interval; at those of all but saving; at that of saving too
+CUTS = (137, 200, 300)  # at no interval; at all intervals but saving; at all intervals
 
 
 @pytest.mark.parametrize("variant", chosen([*VARIANTS], USUAL))
-def test_to_stop_and_to_go_on_changes_nothing(variant: str, tmp_path: Path) -> None:
+def test_stopping_and_resuming_changes_nothing(variant: str, tmp_path: Path) -> None:
     kind, changes = VARIANTS[variant]
     whole = config_of(kind, **changes)
     trained(whole, tmp_path / "whole")
@@ -370,7 +370,9 @@ def test_to_stop_and_to_go_on_changes_nothing(variant: str, tmp_path: Path) -> N
     assert_equal(whole, tmp_path / "whole", tmp_path / "cut")
 
 
-SCHEDULED = {"replay_buffer": PrioritizedConfig(capacity=300, beta={"steps": None})}  # to the end
+SCHEDULED = {
+    "replay_buffer": PrioritizedConfig(capacity=300, beta={"steps": None})
+}  # until the end of the run
 
 
 @pytest.mark.parametrize(
@@ -385,7 +387,7 @@ SCHEDULED = {"replay_buffer": PrioritizedConfig(capacity=300, beta={"steps": Non
         every=3,
     ),
 )
-def test_to_be_interrupted_and_to_go_on_changes_nothing(
+def test_an_interruption_and_a_resume_change_nothing(
     kind: str, phase: str | None, changes: dict[str, Any], tmp_path: Path
 ) -> None:
     config = config_of(kind, **changes)
@@ -398,7 +400,7 @@ def test_to_be_interrupted_and_to_go_on_changes_nothing(
 
 
 class StopsAtCheck(StopFlag):
-    """Requests a stop at its n-th check; the learner checks once per step, also in evaluations."""
+    """Requests a stop at its `at`-th check; the learner checks every step, also in evaluations."""
 
     def __init__(self, at: int | None = None) -> None:
         super().__init__()
@@ -417,7 +419,7 @@ class StopsAtCheck(StopFlag):
 def test_ten_interruptions_at_random_moments_change_nothing(
     kind: str, changes: dict[str, Any], tmp_path: Path
 ) -> None:
-    """In collecting, in the epochs of a rollout, in evaluations."""
+    """The moments fall into collecting, the epochs of a rollout, and evaluations."""
     config = config_of(kind, **changes)
     whole = StopsAtCheck()
     trained(config, tmp_path / "whole", stop=whole)
@@ -443,11 +445,11 @@ def test_actors_act_with_the_weights_that_they_begin_with(tmp_path: Path) -> Non
     )
 
     def greedy_share(folder: str, **begins: str) -> float:
-        """Of the warm-up: how often actors did what the best action of these weights is."""
-        begun = replace(config, **begins)
-        trained(begun, tmp_path / folder)
-        buffer = rows_of(begun, newest(tmp_path / folder))
-        first = len(buffer) - buffer.ring.pushed  # the rows of the data set come before
+        """Returns the fraction of warm-up actions that are greedy for the offline weights."""
+        started = replace(config, **begins)
+        trained(started, tmp_path / folder)
+        buffer = rows_of(started, newest(tmp_path / folder))
+        first = len(buffer) - buffer.ring.pushed  # the rows of the data set come first
         rows = buffer.rows(np.arange(first, first + 100))
         return float(np.mean(policy.act(rows.obs, explore=False) == rows.action))
 
@@ -485,21 +487,21 @@ def test_actors_beside_the_learner_go_on_with_exact_counters(
     after = trained(config_of(second), tmp_path / "run", resume=True)
     stats = after.trainer_stats
     assert stats.opt_steps == WHOLE
-    assert sum(each.samples for each in after.actor_stats) == stats.samples_total
-    assert stats.samples_total >= 100 + WHOLE - 1  # what the last update waits for
+    assert sum(actor.samples for actor in after.actor_stats) == stats.samples_total
+    assert stats.samples_total >= 100 + WHOLE - 1  # needed for the last update
     assert stats.samples_total <= WHOLE + 100 + 2 * 2 * 7 + 2 * 3 * 2  # slack, n-step windows
-    if first == "serial":  # what lay in the proxies of serial actors is lost to threads
-        assert sum(each.lost_samples for each in after.actor_stats) < 2 * 7
+    if first == "serial":  # threads lose the samples in the proxies of serial actors
+        assert sum(actor.lost_samples for actor in after.actor_stats) < 2 * 7
     else:
-        for each in after.actor_stats:
-            assert (each.restarted_episodes, each.restarts, each.lost_samples) == (0, 0, 0)
+        for actor in after.actor_stats:
+            assert (actor.restarted_episodes, actor.restarts, actor.lost_samples) == (0, 0, 0)
     steps = [row["opt_steps"] for row in metrics_of(tmp_path / "run") if "eval/return" in row]
     assert steps == [100, 200, 300, 400]
 
 
 @pytest.mark.parametrize("kind", sampled(["sync", "process"], every=2))
 def test_the_return_of_every_env_step_is_in_the_statistics_once(kind: str, tmp_path: Path) -> None:
-    """Also past a resume, and those of steps that wait in an n-step window."""
+    """Also after a resume, and for steps that wait in an n-step window."""
     changes: dict[str, Any] = {"agent": DIVIDING, "env": TWO_CARTPOLES}
     for updates in (200, WHOLE):
         trained(
@@ -508,7 +510,7 @@ def test_the_return_of_every_env_step_is_in_the_statistics_once(kind: str, tmp_p
         saved = newest(tmp_path / "run")
         statistics = load_state(saved.folder / "agent.pt")["statistics"]
         assert statistics["returns.count"] == saved.counters["env_steps"] >= updates
-        # CartPole pays 1: a return lies between 1 and 1 / (1 - gamma).
+        # CartPole pays 1 per step, so a return lies between 1 and 1 / (1 - gamma).
         assert 1 < statistics["returns.mean"] < 10
 
 
@@ -538,8 +540,8 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_taken(
 def test_rows_that_are_gone_are_named_and_need_not_be_there(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     trained(config_of(updates=200), folder)
-    for each in (folder / "checkpoints" / "replay").iterdir():
-        each.unlink()
+    for chunk in (folder / "checkpoints" / "replay").iterdir():
+        chunk.unlink()
     with pytest.raises(CheckpointError, match=r"(?s)\.npy is missing.*replay_buffer=false"):
         trained(config_of(), folder, resume=True)
     config = config_of(updates=220, checkpoint=CheckpointConfig(replay_buffer=False))
@@ -550,19 +552,19 @@ def test_the_best_score_of_a_lost_stretch_stays_the_best(tmp_path: Path) -> None
     folder = tmp_path / "run"
     first = trained(config_of(updates=350), folder)
     assert math.isfinite(first.best_score)
-    for each in resumable(folder)[:-1]:
-        shutil.rmtree(each)
-    again = trained(config_of(updates=151), folder, resume=True)
-    assert again.best_score >= first.best_score
-    assert again.trainer_stats.evaluations < first.trainer_stats.evaluations
+    for checkpoint in resumable(folder)[:-1]:
+        shutil.rmtree(checkpoint)
+    resumed = trained(config_of(updates=151), folder, resume=True)
+    assert resumed.best_score >= first.best_score
+    assert resumed.trainer_stats.evaluations < first.trainer_stats.evaluations
 
 
 def test_weights_of_another_run_are_where_a_new_one_begins(tmp_path: Path) -> None:
     trained(config_of(updates=200), tmp_path / "first")
     result = trained(config_of(updates=1, init_from=str(tmp_path / "first")), tmp_path / "b")
     learned = load_state(tmp_path / "first" / "best" / "agent.pt")["online"]
-    for name, begun in result.agent.state_dict()["online"].items():
-        assert (begun - learned[name]).abs().max() < 2e-3  # one step of Adam
+    for name, weights in result.agent.state_dict()["online"].items():
+        assert (weights - learned[name]).abs().max() < 2e-3  # one step of Adam
 
 
 @pytest.mark.parametrize("phase", [None, "stopping"])

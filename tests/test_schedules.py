@@ -1,4 +1,4 @@
-"""Whole runs whose settings change on the way: by formula, to the bit, and across a resume."""
+"""Schedules, intervals in env steps and patience follow their formulas, also after a resume."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SMALL: dict[str, Any] = {"hidden": [8], "batch_size": 8, "target_interval": 20}
 
 def config_of(agent: dict[str, Any], buffer: dict[str, Any], **trainer: Any) -> RunConfig:
     register_builtin()
-    pace = {"warmup_period": 50, "record_interval": 20, "save_interval": 30} | trainer
+    settings = {"warmup_period": 50, "record_interval": 20, "save_interval": 30} | trainer
     return RunConfig(
         seed=5,
         agent=DqnConfig(**SMALL, **agent),
@@ -43,17 +43,17 @@ def config_of(agent: dict[str, Any], buffer: dict[str, Any], **trainer: Any) -> 
         step_processor=NStepConfig(),
         replay_buffer=PrioritizedConfig(capacity=200, **buffer),
         actor_manager=SerialConfig(num_actors=2),
-        trainer=SyncConfig(**{"max_opt_steps": UPDATES, "eval_interval": 0} | pace),
+        trainer=SyncConfig(**{"max_opt_steps": UPDATES, "eval_interval": 0} | settings),
         evaluator=EpisodesConfig(num_episodes=2),
         recorder={"jsonl": JsonlConfig()},
     )
 
 
 def rows_of(folder: Path) -> list[dict[str, Any]]:
-    """What does not depend on the clock, of every row."""
+    """Returns all rows, without what depends on the clock."""
     rows = read_metrics(folder / "metrics.jsonl")
-    kept = ("opt_steps", "env_steps", "train/", "eval/", "episode/")
-    return [{key: row[key] for key in row if key.startswith(kept)} for row in rows]
+    prefixes = ("opt_steps", "env_steps", "train/", "eval/", "episode/")
+    return [{key: row[key] for key in row if key.startswith(prefixes)} for row in rows]
 
 
 def agent_in(folder: Path) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def assert_same_weights(one: Path, other: Path) -> None:
 
 
 class StopsAt:
-    """A recorder that asks the run to stop once a row of so many updates is written."""
+    """A recorder that stops the run once a row of at least `opt_steps` updates is written."""
 
     def __init__(self, stop: StopFlag, opt_steps: int) -> None:
         self._stop, self._opt_steps = stop, opt_steps
@@ -103,13 +103,13 @@ def test_values_at_ten_moments_are_those_of_the_formula_and_of_a_resumed_run(
     rows = [row for row in rows_of(tmp_path / "whole") if "train/loss" in row]
     assert [row["opt_steps"] for row in rows] == list(range(20, UPDATES + 1, 20))
     for row in rows:
-        done = row["opt_steps"] / UPDATES
-        acted = min(1, row["env_steps"] / 150)
+        progress = row["opt_steps"] / UPDATES
+        explored = min(1, row["env_steps"] / 150)
         assert row["train/learning_rate"] == pytest.approx(
-            2e-3 * (1 + math.cos(math.pi * done)), abs=1e-18
+            2e-3 * (1 + math.cos(math.pi * progress)), abs=1e-18
         )
-        assert row["train/beta"] == pytest.approx(0.25 * 4**done)
-        assert row["train/epsilon"] == pytest.approx(1 - 0.9 * acted)
+        assert row["train/beta"] == pytest.approx(0.25 * 4**progress)
+        assert row["train/epsilon"] == pytest.approx(1 - 0.9 * explored)
     interrupted(config, tmp_path / "cut", 90)
     trained(config, tmp_path / "cut", resume=True)
     assert rows_of(tmp_path / "cut") == rows_of(tmp_path / "whole")
@@ -117,7 +117,7 @@ def test_values_at_ten_moments_are_those_of_the_formula_and_of_a_resumed_run(
 
 
 def test_intervals_in_env_steps_are_exact_across_a_resume(tmp_path: Path) -> None:
-    """50 env steps come before the first update, and two more with each of them."""
+    """The warm-up takes 50 env steps, and every update two more."""
     config = config_of(
         {}, {}, samples_per_opt_step=2.0, record_interval=100, save_interval=5_000,
         eval_interval=1_000, eval_interval_env_steps=75, save_interval_env_steps=90,
@@ -134,7 +134,7 @@ def test_intervals_in_env_steps_are_exact_across_a_resume(tmp_path: Path) -> Non
 def test_evaluations_without_a_new_best_end_the_run_and_are_counted_across_a_resume(
     tmp_path: Path,
 ) -> None:
-    nothing_learned = {"learning_rate": 1e-12}  # every evaluation has the score of the first
+    nothing_learned = {"learning_rate": 1e-12}  # all evaluations have the same score
     config = config_of(nothing_learned, {}, eval_interval=10, patience=5)
     result = trained(config, tmp_path / "whole")
     assert (result.exit_reason, result.trainer_stats.opt_steps) == ("patience reached", 60)

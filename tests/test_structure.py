@@ -1,4 +1,4 @@
-"""Which part may import which, and what only one module may define."""
+"""Import rules between the parts of border_cli (rooms in docs/design.md); unique class names."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ DESIGN = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
 
 
 def section(title: str) -> str:
-    """A section of docs/design.md."""
+    """Returns a section of docs/design.md."""
     return DESIGN.split(f"## {title}\n")[1].split("\n## ")[0]
 
 
 def rows(text: str) -> list[list[list[str]]]:
-    """The names in the cells of each row that begins with a name."""
+    """Returns the names in all cells of the table rows that start with a name."""
     lines = [line.split("|")[1:-1] for line in text.splitlines() if line.startswith("| `")]
     return [[re.findall(r"`([^`]+)`", cell) for cell in line] for line in lines]
 
 
 def allowed() -> dict[str, set[str]]:
-    """The rooms that each room may import; border_cli stands for its own names."""
+    """Returns, for every part, the parts it may import; `border_cli` is the package itself."""
     table = {room: set(rooms) for (room,), _, rooms, _ in rows(section("Layout"))}
     for group in ("base", "parts"):
         members = table.pop(group)
@@ -40,18 +40,18 @@ def allowed() -> dict[str, set[str]]:
     return table
 
 
-def of_packages() -> dict[str, set[str]]:
-    """The rooms that may import each package that is not free to all."""
-    found: dict[str, set[str]] = {}
+def restricted_packages() -> dict[str, set[str]]:
+    """Returns, for every restricted third-party package, the parts that may import it."""
+    importers: dict[str, set[str]] = {}
     for (room,), _, _, packages in rows(section("Layout")):
         for package in packages:
-            found.setdefault(package, set()).add(room)
-    return found
+            importers.setdefault(package, set()).add(room)
+    return importers
 
 
-ALLOWED, FOREIGN = allowed(), of_packages()
+ALLOWED, FOREIGN = allowed(), restricted_packages()
 
-# What is built around the core, and could be left away from what it promises.
+# Optional parts around the core.
 EDGE = {room for (room,), *_ in rows(section("Layout").split("\nThe edge")[1])}
 
 
@@ -61,68 +61,68 @@ def part_of(file: Path) -> str:
 
 
 def imported(file: Path) -> Iterator[tuple[int, str]]:
-    """Every module that a file imports, at the top or inside a function."""
+    """Yields line and name of all imports of a file, at the top or in functions."""
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            yield from ((node.lineno, each.name) for each in node.names)
+            yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{file}:{node.lineno}: a relative import"
             assert node.module
             if node.module == "border_cli":
-                names = (each.name for each in node.names)
+                names = (alias.name for alias in node.names)
                 yield from ((node.lineno, f"border_cli.{name}") for name in names)
             else:
                 yield node.lineno, node.module
 
 
 def core_of_the_design() -> tuple[list[Path], int]:
-    """The files that docs/design.md lists as the core, and the most lines that it gives them."""
+    """Returns the core files listed in docs/design.md, and the maximum of their lines."""
     text = section("The core")
     limit = re.search(r"at most ([\d,]+) lines", text)
     assert limit is not None
     return [PACKAGE / file for (file,), _ in rows(text)], int(limit[1].replace(",", ""))
 
 
-def parts_known() -> set[str]:
-    folders = {each.name for each in PACKAGE.iterdir() if (each / "__init__.py").exists()}
+def part_names() -> set[str]:
+    folders = {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists()}
     return folders | {file.stem for file in PACKAGE.glob("*.py")}
 
 
 def target_of(module: str) -> str:
-    """`agent` of border_cli.agent.dqn; `border_cli` for a name of the package itself."""
+    """Returns `agent` for border_cli.agent.dqn, and `border_cli` for names of the package."""
     name = module.split(".")[1] if "." in module else ""
-    return name if name in parts_known() else "border_cli"
+    return name if name in part_names() else "border_cli"
 
 
-def wrong_arrows(file: Path) -> list[str]:
+def wrong_imports(file: Path) -> list[str]:
     part = part_of(file)
     wrong = []
     for line, module in imported(file):
         top = module.split(".")[0]
-        here = f"{file.relative_to(ROOT)}:{line}: {part} must not import {module}"
+        message = f"{file.relative_to(ROOT)}:{line}: {part} must not import {module}"
         if top == "border_cli":
             target = target_of(module)
             if target != part and target not in ALLOWED[part]:
-                wrong.append(here)
+                wrong.append(message)
         elif part not in FOREIGN.get(top, {part}):
-            wrong.append(here)
+            wrong.append(message)
     return wrong
 
 
 def test_every_part_has_its_rule_and_every_rule_its_part() -> None:
-    assert parts_known() | {"template"} == set(ALLOWED)
+    assert part_names() | {"template"} == set(ALLOWED)
 
 
 def test_no_arrow_points_where_it_must_not() -> None:
     files = sorted(PACKAGE.rglob("*.py"))
     assert len(files) > 50
-    assert [arrow for file in files for arrow in wrong_arrows(file)] == []
+    assert [arrow for file in files for arrow in wrong_imports(file)] == []
 
 
 def test_the_core_is_as_small_as_the_design_says() -> None:
     files, limit = core_of_the_design()
     assert 15 < len(files) <= 25
-    assert sum(len(each.read_text(encoding="utf-8").splitlines()) for each in files) <= limit
+    assert sum(len(file.read_text(encoding="utf-8").splitlines()) for file in files) <= limit
 
 
 def test_the_core_imports_no_room_of_the_edge() -> None:
@@ -147,16 +147,16 @@ def test_agents_inherit_at_most_two_levels_below_their_base() -> None:
 
 
 def test_the_rules_allow_no_circle() -> None:
-    def reached(part: str) -> set[str]:
-        found: set[str] = set()
+    def reachable(part: str) -> set[str]:
+        targets: set[str] = set()
         todo = [part]
         while todo:
-            for target in ALLOWED.get(todo.pop(), set()) - found:
-                found.add(target)
+            for target in ALLOWED.get(todo.pop(), set()) - targets:
+                targets.add(target)
                 todo.append(target)
-        return found
+        return targets
 
-    assert [part for part in ALLOWED if part in reached(part)] == []
+    assert [part for part in ALLOWED if part in reachable(part)] == []
 
 
 @pytest.mark.parametrize(
@@ -180,28 +180,28 @@ def test_a_wrong_arrow_is_found(
     file = tmp_path / place
     file.parent.mkdir(exist_ok=True)
     file.write_text(line, encoding="utf-8")
-    assert len(wrong_arrows(file)) == 1
+    assert len(wrong_imports(file)) == 1
 
 
 def test_no_folder_of_the_package_is_missing_in_pyproject() -> None:
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    folders = {f"border_cli.{each.parent.name}" for each in PACKAGE.glob("*/__init__.py")}
-    assert [each for each in folders if f'"{each}",' not in text] == []
+    folders = {f"border_cli.{file.parent.name}" for file in PACKAGE.glob("*/__init__.py")}
+    assert [name for name in folders if f'"{name}",' not in text] == []
 
 
-def arrows(package: Path) -> dict[str, set[str]]:
-    """For each file of the package the files that it imports, wherever in it, for types as well."""
-    files = {_dotted(each, package): each for each in package.rglob("*.py")}
-    found: dict[str, set[str]] = {}
+def module_imports(package: Path) -> dict[str, set[str]]:
+    """Returns, for every module, the modules it imports, also in functions and for types."""
+    files = {_dotted(path, package): path for path in package.rglob("*.py")}
+    imports_by_module: dict[str, set[str]] = {}
     for name, file in files.items():
         imports: set[str | None] = set()
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom):
-                imports |= {node.module, *(f"{node.module}.{each.name}" for each in node.names)}
+                imports |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
             elif isinstance(node, ast.Import):
-                imports |= {each.name for each in node.names}
-        found[name] = imports & set(files) - {name}
-    return found
+                imports |= {alias.name for alias in node.names}
+        imports_by_module[name] = imports & set(files) - {name}
+    return imports_by_module
 
 
 def _dotted(file: Path, package: Path) -> str:
@@ -209,24 +209,24 @@ def _dotted(file: Path, package: Path) -> str:
     return ".".join(parts).removesuffix(".__init__")
 
 
-def in_circles(package: Path) -> set[str]:
-    """The files from which an arrow leads back to themselves over others."""
-    known = arrows(package)
+def modules_in_cycles(package: Path) -> set[str]:
+    """Returns the modules that import themselves through others."""
+    imports = module_imports(package)
 
-    def reached(start: str) -> set[str]:
-        found: set[str] = set()
+    def reachable(start: str) -> set[str]:
+        modules: set[str] = set()
         todo = [start]
         while todo:
-            new = known[todo.pop()] - found
-            found |= new
+            new = imports[todo.pop()] - modules
+            modules |= new
             todo += new
-        return found
+        return modules
 
-    return {each for each in known if each in reached(each)}
+    return {module for module in imports if module in reachable(module)}
 
 
 def test_no_files_import_in_a_circle() -> None:
-    assert in_circles(PACKAGE) == set()
+    assert modules_in_cycles(PACKAGE) == set()
 
 
 def test_a_planted_circle_is_found(tmp_path: Path) -> None:
@@ -236,26 +236,26 @@ def test_a_planted_circle_is_found(tmp_path: Path) -> None:
     (package / "chicken.py").write_text("from planted.nest import NEST\n")
     (package / "nest.py").write_text("def f():\n    from planted.egg import f\n")
     (package / "fox.py").write_text("from planted import chicken\n")
-    assert in_circles(package) == {"planted.egg", "planted.chicken", "planted.nest"}
+    assert modules_in_cycles(package) == {"planted.egg", "planted.chicken", "planted.nest"}
 
 
-def of_two_modules(package: Path) -> dict[str, list[str]]:
-    """The names of classes that several modules define, with these modules."""
+def duplicate_classes(package: Path) -> dict[str, list[str]]:
+    """Returns the class names that several modules define, with these modules."""
     modules: dict[str, list[str]] = {}
     for file in sorted(package.rglob("*.py")):
         tree = ast.parse(file.read_text(encoding="utf-8"))
-        for name in {each.name for each in ast.walk(tree) if isinstance(each, ast.ClassDef)}:
+        for name in {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}:
             modules.setdefault(name, []).append(_dotted(file, package))
-    return {name: found for name, found in modules.items() if len(found) > 1}
+    return {name: owners for name, owners in modules.items() if len(owners) > 1}
 
 
 def test_no_two_modules_have_a_class_of_one_name() -> None:
-    assert not of_two_modules(PACKAGE)
+    assert not duplicate_classes(PACKAGE)
 
 
-def test_a_planted_class_of_a_name_that_is_taken_is_found(tmp_path: Path) -> None:
+def test_a_planted_duplicate_class_name_is_found(tmp_path: Path) -> None:
     package = tmp_path / "planted"
     package.mkdir()
     (package / "nest.py").write_text("class Egg:\n    pass\n\n\nclass Nest:\n    pass\n")
     (package / "pan.py").write_text("class Egg:\n    pass\n")
-    assert of_two_modules(package) == {"Egg": ["planted.nest", "planted.pan"]}
+    assert duplicate_classes(package) == {"Egg": ["planted.nest", "planted.pan"]}

@@ -1,4 +1,4 @@
-"""Every agent takes a user's network; its runs train, evaluate and go on as others do."""
+"""Every agent train_briefly, evaluates and resumes with a user's network."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ OWN = (
 
 @pytest.fixture(autouse=True)
 def network(own_modules: None, write: Callable[[str, str], Path]) -> None:
-    """A module of a network in the current folder."""
+    """Writes a module with a network into the current folder."""
     assert own_modules is None
     write("runs_nets.py", NETS)
 
 
-def trains(agent: str, env: str, actors: str, *more: str) -> None:
+def train_briefly(agent: str, env: str, actors: str, *more: str) -> None:
     typed = [f"agent={agent}", f"env={env}", actors, *SMALL, *OWN, "run_dir=run", *more]
     config = compose(*typed, "trainer.max_opt_steps=10", "trainer.save_interval=10")
     assert train(config).trainer_stats.opt_steps == 10
@@ -63,13 +63,13 @@ def trains(agent: str, env: str, actors: str, *more: str) -> None:
 )
 @pytest.mark.slow
 def test_every_agent_takes_a_users_network_and_an_optimizer_of_torch(agent: str, env: str) -> None:
-    trains(agent, env, "trainer=sync")
+    train_briefly(agent, env, "trainer=sync")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("actors", ["actor_manager=thread", "actor_manager=process"])
 def test_its_runs_evaluate_go_on_and_give_their_policy(actors: str) -> None:
-    trains("dqn", "cartpole", actors)
+    train_briefly("dqn", "cartpole", actors)
     assert commands.eval_status("run", "episodes=1") == 0
     policy = load_policy("run")
     assert policy.act(np.zeros(4, np.float32)) in (0, 1)
@@ -78,9 +78,9 @@ def test_its_runs_evaluate_go_on_and_give_their_policy(actors: str) -> None:
 
 @pytest.mark.slow
 def test_a_run_that_was_stopped_goes_on_to_the_bit() -> None:
-    trains("dqn", "cartpole", "trainer=sync")
+    train_briefly("dqn", "cartpole", "trainer=sync")
     halves = resume("run", "trainer.max_opt_steps=20").agent.state_dict()
     typed = ["agent=dqn", "env=cartpole", "trainer=sync", *SMALL, *OWN, "run_dir=whole"]
     whole = train(compose(*typed, "trainer.max_opt_steps=20")).agent.state_dict()
-    for name, each in whole["online"].items():
-        assert halves["online"][name].equal(each), name
+    for name, weights in whole["online"].items():
+        assert halves["online"][name].equal(weights), name

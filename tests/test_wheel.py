@@ -1,4 +1,4 @@
-"""The wheel holds every configuration file and runs from anywhere."""
+"""The wheel contains every configuration file and works from any directory."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ pytestmark = pytest.mark.long
 
 
 def quietly(*command: str | Path, cwd: Path, **environment: str) -> str:
-    done = subprocess.run(
-        [str(each) for each in command],
+    process = subprocess.run(
+        [str(word) for word in command],
         cwd=cwd,
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    assert process.returncode == 0, process.stdout + process.stderr
+    return process.stdout
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from a copy: building leaves files beside the sources."""
+    """Builds the wheel from a copy, since a build leaves files next to the sources."""
     copy = tmp_path_factory.mktemp("source")
     for name in ("border_cli", "conf"):
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "LICENSE"):
         shutil.copy(ROOT / name, copy / name)
-    (copy / "README.md").write_text("Its text plays no part here.\n", encoding="utf-8")
+    (copy / "README.md").write_text("The content does not matter.\n", encoding="utf-8")
     quietly(sys.executable, "-m", "build", "--no-isolation", "--wheel", cwd=copy)
     return next((copy / "dist").glob("*.whl"))
 
@@ -51,23 +51,23 @@ def test_every_configuration_file_and_module_is_inside(wheel: Path) -> None:
     inside = set(zipfile.ZipFile(wheel).namelist())
     files = list((ROOT / "conf").rglob("*.yaml"))
     assert files
-    assert {f"border_cli/conf/{each.relative_to(ROOT / 'conf').as_posix()}" for each in files} <= (
+    assert {f"border_cli/conf/{file.relative_to(ROOT / 'conf').as_posix()}" for file in files} <= (
         inside
     )
     modules = (ROOT / "border_cli").rglob("*.py")
-    assert {each.relative_to(ROOT).as_posix() for each in modules} <= inside
+    assert {module.relative_to(ROOT).as_posix() for module in modules} <= inside
     template = "border_cli/template/"
-    copied = {f"{template}{each}" for each in files_of(ROOT / template)}
-    assert {each for each in inside if each.startswith(template)} == copied
+    copied = {f"{template}{path}" for path in files_of(ROOT / template)}
+    assert {name for name in inside if name.startswith(template)} == copied
     others = ("py.typed", "analysis/page.html", "env/atari_scores.csv")
-    assert {f"border_cli/{each}" for each in others} <= inside
+    assert {f"border_cli/{other}" for other in others} <= inside
     assert "border_cli/conf/__init__.py" in inside
     assert "hydra_plugins/border_processes/__init__.py" in inside
 
 
 @pytest.fixture(scope="module")
 def target(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the wheel is installed, apart from everything else."""
+    """Installs the wheel into a separate folder."""
     folder = tmp_path_factory.mktemp("installed")
     pip = (sys.executable, "-m", "pip", "install", "--no-deps", "--no-index", "--quiet")
     quietly(*pip, "--target", folder, wheel, cwd=folder)
@@ -88,7 +88,7 @@ def test_an_installed_wheel_composes_from_elsewhere(target: Path, tmp_path: Path
     command = (sys.executable, "-c", program, "--info", "plugins", "env=cartpole")
     listed = quietly(*command, cwd=elsewhere, PYTHONPATH=str(target))
     assert "SweepLauncher" in listed
-    assert f"border_cli-{__version__}.dist-info" in {each.name for each in target.iterdir()}
+    assert f"border_cli-{__version__}.dist-info" in {entry.name for entry in target.iterdir()}
 
 
 @pytest.mark.slow
@@ -96,8 +96,8 @@ def test_a_repository_that_an_installed_wheel_writes_passes_its_tests_and_trains
     target: Path, tmp_path: Path
 ) -> None:
     program = "from border_cli.cli.init import main; main(['robots'])"
-    said = quietly(sys.executable, "-c", program, cwd=tmp_path, PYTHONPATH=str(target))
-    assert "border-train experiment=first" in said
+    output = quietly(sys.executable, "-c", program, cwd=tmp_path, PYTHONPATH=str(target))
+    assert "border-train experiment=first" in output
     robots = tmp_path / "robots"
     tests = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
     quietly(*tests, cwd=robots, PYTHONPATH=str(target))
