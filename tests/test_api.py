@@ -72,7 +72,7 @@ def test_the_example_trains_and_acts(folder: Path) -> None:
 
 def test_recorders_are_closed_when_the_rest_cannot_be_built() -> None:
     mine = ListRecorder()
-    untried.Counted.made = 0  # the instances of the trial can still be built
+    untried.Counted.made = 0  # the trial before the run may build its environments
     with pytest.raises(RuntimeError, match="no licence left"):
         train(compose(*QUICK, "env.id=Counted-v0", "env.kwargs.most=3"), recorders=[mine])
     assert mine.closed

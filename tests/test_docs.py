@@ -1,4 +1,4 @@
-"""Generated and listed parts of the documentation match the code."""
+"""Generated pages, figures and lists in the documentation match the code."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def test_agents_take_valid_choices_of_several_components_only(agent: str) -> Non
 
 @pytest.mark.parametrize("agent", ["ppo", "a2c"])
 def test_on_policy_agents_learn_the_shortest_way(agent: str) -> None:
-    """The shortest way has five steps; random valid actions take ten on average."""
+    """The shortest path takes five steps; random valid actions take ten on average."""
     settings = (
         *(f"agent={agent}", "env.id=masked/Strict-v0", "imports=[masked]", "run_dir=run"),
         *("agent.hidden=[16]", "agent.batch_size=64", "agent.learning_rate=1e-2"),

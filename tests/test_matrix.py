@@ -29,7 +29,7 @@ ENVS = {
 }
 BUFFERS = ("uniform", "prioritized", "dataset")
 WAYS = ("sync", "serial", "thread", "process", "offline")
-FEW = ("process", "offline")  # ways tried with n-step transitions and data sets
+FEW = ("process", "offline")  # the ways to test n-step transitions and data sets with
 SMALL = (
     *("agent.batch_size=16", "agent.hidden=[16]", "trainer.warmup_period=50", "~tuned"),
     *("replay_buffer.capacity=400", "env.max_episode_steps=10", "evaluator.num_episodes=1"),

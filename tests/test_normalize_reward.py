@@ -26,7 +26,7 @@ def returns_of(arrived: Sequence[Experience], actor_id: int) -> list[Moments]:
 
 
 def expected_of(env_steps: int, num_envs: int) -> list[float]:
-    """Returns the statistics of environments that pay 1 per step, in episodes of ten steps."""
+    """Returns the expected statistics of environments with reward 1 and episodes of ten steps."""
     steps = np.arange(env_steps // num_envs)[:, None].repeat(num_envs, axis=1)
     return described(running_returns(np.ones(steps.shape), steps % 10 == 9, GAMMA))
 
@@ -42,7 +42,7 @@ def test_every_backend_brings_the_returns_of_every_env_step(backend: str, num_en
         manager.publish(snapshot())
         manager.permit(300)
         arrived = receive(manager, 300) + [kept(message) for message in manager.stop()]
-    acted = [actor for actor in manager.stats() if actor.env_steps]  # may be only one
+    acted = [actor for actor in manager.stats() if actor.env_steps]  # one may have collected all
     assert acted
     for stats in acted:
         moments = pooled(returns_of(arrived, stats.actor_id))

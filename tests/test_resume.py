@@ -356,7 +356,7 @@ USUAL = {  # variants that run by default
 }
 
 
-CUTS = (137, 200, 300)  # at no interval; at all intervals but saving; at all intervals
+CUTS = (137, 200, 300)  # 137: at no interval; 200: at all but save_interval; 300: at all
 
 
 @pytest.mark.parametrize("variant", chosen([*VARIANTS], USUAL))

@@ -61,7 +61,7 @@ def part_of(file: Path) -> str:
 
 
 def imported(file: Path) -> Iterator[tuple[int, str]]:
-    """Yields line and name of all imports of a file, at the top or in functions."""
+    """Yields line number and module of every import, at the top of the file or in functions."""
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
@@ -76,7 +76,7 @@ def imported(file: Path) -> Iterator[tuple[int, str]]:
 
 
 def core_of_the_design() -> tuple[list[Path], int]:
-    """Returns the core files listed in docs/design.md, and the maximum of their lines."""
+    """Returns the core files listed in docs/design.md, and the limit on their total lines."""
     text = section("The core")
     limit = re.search(r"at most ([\d,]+) lines", text)
     assert limit is not None

@@ -1,4 +1,4 @@
-"""Every agent train_briefly, evaluates and resumes with a user's network."""
+"""Every agent trains, evaluates and resumes with a user's network."""
 
 from __future__ import annotations
 

@@ -138,7 +138,7 @@ def _manager(
     if backend == "process":
         process = ProcessConfig(
             **{"nice": 0} | settings
-        )  # on a busy machine, nice actors would slow the tests
+        )  # a higher value would slow the tests on a busy machine
         return ProcessActorManager(process, make_actor=make_actor, clock=clock)
     if backend == "ray":
         return RayActorManager(RayConfig(**settings), make_actor=make_actor, clock=clock)

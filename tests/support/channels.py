@@ -64,7 +64,7 @@ def message_of(
     episodes: tuple[Episode, ...] = (),
     rng: np.random.Generator | None = None,
 ) -> Message:
-    """Builds a message of `rows` rows and one env step more, starting at row `first`.
+    """Builds a message of `rows` rows from `first` on, and `rows` + 1 env steps.
 
     With `rng` the rows are split into parts at random.
     """
