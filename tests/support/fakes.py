@@ -1,4 +1,4 @@
-"""Small working implementations of environments, agents, buffers and other parts of a run."""
+"""Fakes: small working environments, agents, buffers and other parts of a run."""
 
 from __future__ import annotations
 

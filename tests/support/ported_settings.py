@@ -18,7 +18,8 @@ def differing(
 ) -> dict[str, tuple[Any, Any]]:
     """Returns the settings of a command that differ: {path: (value, expected value)}.
 
-    A setting that is not in `expected` must have its default. Tuned files must not apply."""
+    A setting that is not in `expected` must have its default. Tuned files must not apply.
+    """
     job = Composer().job(overrides)
     assert [source for source in job.sources if source.group == "tuned"] == []
     config = job.config

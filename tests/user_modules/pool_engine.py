@@ -88,7 +88,8 @@ class PooledActor:
 class PoolActorManager(ActorManager):
     """An actor manager with at most one call per actor at a time, within the sample budget.
 
-    The learner thread calls every method."""
+    The learner thread calls every method.
+    """
 
     def __init__(self, config: PoolConfig, *, make_actor: ActorFactory, clock: Clock) -> None:
         self._config = config
