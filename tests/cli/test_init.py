@@ -55,7 +55,7 @@ def test_every_file_of_the_template_is_written_under_the_name_of_the_directory(
     assert "  cd deep/sorting_robots\n" in said
 
 
-def test_the_package_and_the_directory_may_have_different_names(
+def test_the_package_may_be_called_otherwise_than_the_directory(
     folder: Path, capsys: Capture
 ) -> None:
     main(["my-lab"])

@@ -292,7 +292,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "a"
 
 
-def test_a_larger_budget_continues_as_if_it_had_been_given_from_the_start(
+def test_a_larger_budget_goes_on_as_if_it_had_been_given_at_once(
     done: Path, folder: Path, capsys: Capture
 ) -> None:
     shutil.copytree(done, folder / "a", symlinks=True)

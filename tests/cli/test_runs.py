@@ -94,7 +94,7 @@ def test_what_is_not_understood_is_refused(
     assert sorted(runs.rglob("*")) == before
 
 
-def test_names_in_a_run_cannot_control_the_terminal(runs: Path, capsys: Capture) -> None:
+def test_names_of_others_cannot_steer_the_terminal(runs: Path, capsys: Capture) -> None:
     write_run(runs / "d", {"agent": "a\x1b[2J"}, status="f\nailed")
     assert runs_status("outputs/d") == 0
     said = capsys.readouterr().out

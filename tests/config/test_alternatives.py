@@ -1,5 +1,4 @@
-"""Intervals in updates or in env steps, of which those of the nearer place count; and schedules as
-Hydra's users type them."""
+"""Intervals in updates or env steps, of which the last one set counts, and typed schedules."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ DEFAULT = TUNED | {"steps": 10_000}
         ("~tuned agent.epsilon.final=0.02", DEFAULT | {"final": 0.02}),
         ("agent.epsilon={initial:0.5,final:0.1}", TUNED | {"initial": 0.5, "final": 0.1}),
         ("agent.epsilon.steps=1e5", TUNED | {"steps": 100_000}),
-        # 500 samples for the warm-up and two for each of 20,000 updates
+        # 500 warm-up samples, then two per update for 20,000 updates
         ("agent.epsilon.steps=null", TUNED | {"steps": 40_500}),
     ],
 )
@@ -117,5 +116,5 @@ def test_schedules_and_what_they_replace_can_be_swept(typed: str, epsilons: list
     terms = sweep_terms(composer, [*CARTPOLE, rate, typed])
     assert terms.jobs is not None
     agents: list[Any] = [job.config.agent for job in jobs_of(composer, terms.jobs, terms)]
-    assert [each.learning_rate["final"] for each in agents] == [0, 0, 0.5, 0.5]
-    assert [each.epsilon for each in agents] == [*epsilons, *epsilons]
+    assert [agent.learning_rate["final"] for agent in agents] == [0, 0, 0.5, 0.5]
+    assert [agent.epsilon for agent in agents] == [*epsilons, *epsilons]

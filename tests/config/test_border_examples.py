@@ -1,7 +1,7 @@
-"""The experiments that carry the settings of Border's examples: each is what the example says.
+"""The experiments that port Border's examples have the settings of these examples.
 
-The values are read off Border's `examples/` at v0.0.8, those of IQN at v0.0.7. What an example does
-not name is compared with the default here.
+The values come from Border's `examples/` at v0.0.8 (IQN: v0.0.7). Settings that an example does not
+name are compared with the defaults.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.support.ported_settings import differing
 
 PAGE = Path(__file__).parents[2] / "docs" / "from_border.md"
 
-# The synchronous trainer: one environment and one update per step, as `OPT_INTERVAL` says.
+# The synchronous trainer: one environment and one update per step (`OPT_INTERVAL`).
 SYNC = {
     "actor_manager.num_actors": 1,
     "trainer.samples_per_opt_step": 1.0,
@@ -25,7 +25,7 @@ SYNC = {
 
 
 def every(interval: int) -> dict[str, Any]:
-    """Evaluations, records and saved models at the same interval, as `EVAL_INTERVAL` is used."""
+    """Returns one interval for evaluating, recording and saving, as Border's `EVAL_INTERVAL`."""
     return {f"trainer.{name}_interval": interval for name in ("eval", "record", "save")}
 
 
@@ -61,7 +61,7 @@ EPSILON = {"initial": 1.0, "final": 0.02, "kind": "linear"}
 ATARI = {
     "env.game": "pong",
     "env.id": "atari/pong",
-    "env.episodic_life": False,  # the code that would end episodes with a life is commented out
+    "env.episodic_life": False,  # the example has its code for episodic lives commented out
     "env.clip_rewards": True,
     "agent.gamma": 0.99,
     "agent.batch_size": 32,
@@ -147,10 +147,10 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     },
     "dqn_atari_border": ATARI
     | {
-        "agent.epsilon": EPSILON | {"steps": 6 * 1_000_000},  # 1,000,000 actions of each actor
+        "agent.epsilon": EPSILON | {"steps": 6 * 1_000_000},  # 1,000,000 actions per actor
         "actor_manager.num_actors": 6,
         "actor_manager.n_buffer": 100,
-        "trainer.warmup_period": 100,  # 32, and messages of 100
+        "trainer.warmup_period": 100,  # 32 in the example, whose messages have 100 samples
         "trainer.warmup": "policy",
         "trainer.samples_per_opt_step": None,
         "trainer.sync_interval": 1,

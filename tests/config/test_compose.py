@@ -1,4 +1,4 @@
-"""From overrides to a RunConfig, without a trace in Hydra."""
+"""Composing a RunConfig from overrides, without changing Hydra's global state."""
 
 from __future__ import annotations
 
@@ -60,17 +60,17 @@ def test_jobs_of_a_sweep_know_their_number() -> None:
     jobs = sweep_terms(composer, ["env=cartpole,acrobot", "seed=${hydra:job.num}"]).jobs
     assert jobs is not None
     configs = [composer.job(job, number).config for number, job in enumerate(jobs)]
-    assert [(each.env.id, each.seed) for each in configs] == [("CartPole-v1", 0), ("Acrobot-v1", 1)]
+    assert [(run.env.id, run.seed) for run in configs] == [("CartPole-v1", 0), ("Acrobot-v1", 1)]
 
 
 def test_hydra_is_as_before_inside_another_app(folder: Path, write: Write) -> None:
     write("theirs.yaml", "seed: 1\n")
     with initialize_config_dir(str(folder), version_base="1.2"):
         before = (GlobalHydra.instance().hydra, VersionBase.instance().getbase())
-        told = HydraConfig.instance().cfg
+        hydra_config = HydraConfig.instance().cfg
         assert compose("agent=random").seed == 0
         assert (GlobalHydra.instance().hydra, VersionBase.instance().getbase()) == before
-        assert HydraConfig.instance().cfg is told
+        assert HydraConfig.instance().cfg is hydra_config
         assert hydra_compose("theirs").seed == 1
 
 

@@ -1,4 +1,4 @@
-"""The settings of what was chosen."""
+"""The help text for the settings of the chosen components."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def titles(text: str) -> list[str]:
     return [line.split()[0] for line in text.splitlines() if line and not line.startswith(" ")]
 
 
-def test_every_group_named_is_shown_and_all_where_none_is() -> None:
+def test_the_typed_groups_are_shown_or_else_all_groups() -> None:
     assert titles(shown("recorder=jsonl", "env=cartpole")) == ["env=cartpole", "recorder.jsonl"]
     everything = titles(shown("seed=1"))
     assert {"agent=dqn", "env=gym", "trainer=async", "checkpoint"} < set(everything)

@@ -1,4 +1,4 @@
-"""`actor_manager.exploration`: each actor may have exploration settings of its own."""
+"""`actor_manager.exploration`: separate exploration settings for every actor."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ TWO = ("~tuned", "env=cartpole", "actor_manager.num_actors=2")
 
 
 def test_settings_that_an_actor_lacks_are_the_defaults_and_not_those_of_the_agent() -> None:
-    own = "actor_manager.exploration=[null,{exploration: softmax}]"
-    actors = compose("agent=dqn", "agent.epsilon=0.3", own, *TWO).actor_manager
+    override = "actor_manager.exploration=[null,{exploration: softmax}]"
+    actors = compose("agent=dqn", "agent.epsilon=0.3", override, *TWO).actor_manager
     assert actors.exploration_of(0) is None
     assert actors.exploration_of(1) == {
         "exploration": "softmax",
@@ -27,7 +27,7 @@ def test_settings_that_an_actor_lacks_are_the_defaults_and_not_those_of_the_agen
     ("own", "epsilon"),
     [
         ("{final: 0.2}", {"initial": 1.0, "final": 0.2, "kind": "linear", "steps": 10_000}),
-        # as many as the run has
+        # the schedule ends with the run
         ("{initial: 1, final: 0}", {"initial": 1.0, "final": 0, "kind": "linear", "steps": 900}),
     ],
 )
@@ -35,16 +35,16 @@ def test_a_schedule_of_an_actor_changes_the_default_or_is_whole(own: str, epsilo
     exploration = f"actor_manager.exploration=[null,{{epsilon: {own}}}]"
     typed = ("agent=dqn", "agent.epsilon.steps=7", "trainer.max_env_steps=900")
     actors = compose(*typed, exploration, *TWO).actor_manager
-    found: Any = actors.exploration_of(1)
-    assert found["epsilon"] == epsilon
+    settings: Any = actors.exploration_of(1)
+    assert settings["epsilon"] == epsilon
 
 
 def test_a_schedule_of_an_actor_replaces_that_of_the_agent_and_ends_with_the_run() -> None:
     agents = "agent.noise_std={initial: 1, final: 0.5, kind: cosine, steps: 7}"
-    own = "actor_manager.exploration=[{noise_std: {initial: 1, final: 0.1}},0.2]"
+    override = "actor_manager.exploration=[{noise_std: {initial: 1, final: 0.1}},0.2]"
     limit = "trainer.max_env_steps=900"
-    found = compose("agent=td3", agents, own, limit, *TWO, "env=pendulum")
-    assert found.actor_manager.exploration_of(0) == {
+    config = compose("agent=td3", agents, override, limit, *TWO, "env=pendulum")
+    assert config.actor_manager.exploration_of(0) == {
         "noise": "gaussian",
         "noise_std": {"initial": 1.0, "final": 0.1, "kind": "linear", "steps": 900},
     }

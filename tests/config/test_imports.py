@@ -1,4 +1,4 @@
-"""Components of the user, wherever their module is named."""
+"""User modules with components, imported on the command line, by files and by saved runs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ AGENTS.register("NAME", MineConfig, "MODULE:Mine")
 
 @pytest.fixture
 def mine(own_modules: None, write: Write, request: pytest.FixtureRequest) -> str:
-    """A module of a name that no other test imports, an agent and a file for it."""
+    """Writes a module with an agent, and a config file; returns their name, unique to the test."""
     assert own_modules is None
     name = f"own_{abs(hash(request.node.name))}"
     write(f"{name}.py", MODULE.replace("NAME", name).replace("MODULE", name))
@@ -61,7 +61,7 @@ def test_in_a_swept_experiment(mine: str, folder: Path, write: Write) -> None:
     jobs = sweep_terms(composer, ["experiment=x,y"]).jobs
     assert jobs is not None
     configs = [composer.job(job, number).config for number, job in enumerate(jobs)]
-    assert [each.imports for each in configs] == [[mine], []]
+    assert [config.imports for config in configs] == [[mine], []]
     assert courage(configs[0]) == 0.75
 
 

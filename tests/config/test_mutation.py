@@ -1,4 +1,4 @@
-"""One letter of any key changed, in any shipped file and on the command line: always refused."""
+"""A key with one wrong letter is refused, in every shipped file and on the command line."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from tests.support.shipped_configs import CONF, chosen_by
 
 KEY = re.compile(
     r"(?<!kwargs:\n)^[ \t]*(?:- )?((?:optional |override )?/?[a-z_]+(?:@[a-z_.]+)?):", re.MULTILINE
-)  # an argument of the environment is refused when it is built
+)  # arguments of environments are checked when the environment is constructed
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 def one_letter_changed(key: str) -> str:
-    chance = random.Random(key)
-    place = chance.choice([place for place, letter in enumerate(key) if letter in LETTERS])
-    letter = chance.choice(LETTERS.replace(key[place], ""))
-    return key[:place] + letter + key[place + 1 :]
+    rng = random.Random(key)
+    position = rng.choice([position for position, letter in enumerate(key) if letter in LETTERS])
+    letter = rng.choice(LETTERS.replace(key[position], ""))
+    return key[:position] + letter + key[position + 1 :]
 
 
 def first_of_each_key() -> dict[tuple[str, str], tuple[Path, int]]:
-    """The first place of every key within its group."""
-    found: dict[tuple[str, str], tuple[Path, int]] = {}
+    """Returns the file and offset of the first occurrence of every key in its group."""
+    first: dict[tuple[str, str], tuple[Path, int]] = {}
     for file in sorted(set(CONF.rglob("*.yaml")) - set(CONF.glob("search/*"))):
-        for each in KEY.finditer(file.read_text(encoding="utf-8")):
-            found.setdefault((file.parent.name, each[1]), (file, each.start(1)))
-    return found
+        for match in KEY.finditer(file.read_text(encoding="utf-8")):
+            first.setdefault((file.parent.name, match[1]), (file, match.start(1)))
+    return first
 
 
 KEYS = dict(thinned([*first_of_each_key().items()], 2))
@@ -58,25 +58,25 @@ def test_a_letter_changed_in_a_shipped_key_is_refused(group: str, key: str, fold
 
 def setting_paths(settings: object, path: str = "") -> Iterator[str]:
     members = (
-        {each.name: getattr(settings, each.name) for each in fields(settings)}
+        {member.name: getattr(settings, member.name) for member in fields(settings)}
         if is_dataclass(settings)
         else settings
     )
     assert isinstance(members, dict)
     for name, value in members.items():
-        here = f"{path}.{name}" if path else name
-        yield here
-        if is_dataclass(value) or here in ("recorder", "callback"):
-            yield from setting_paths(value, here)
+        member_path = f"{path}.{name}" if path else name
+        yield member_path
+        if is_dataclass(value) or member_path in ("recorder", "callback"):
+            yield from setting_paths(value, member_path)
 
 
 def typed_settings() -> list[tuple[str, tuple[str, ...]]]:
-    """Every setting there is, with the choices that bring it into play."""
-    found: dict[str, tuple[str, ...]] = {}
+    """Returns all settings, each with the choices under which it exists."""
+    settings: dict[str, tuple[str, ...]] = {}
     for choices in ((), ("replay_buffer=prioritized", "actor_manager=serial")):
         for path in setting_paths(compose("env=cartpole", *choices)):
-            found.setdefault(path, choices)
-    return sorted(found.items())
+            settings.setdefault(path, choices)
+    return sorted(settings.items())
 
 
 SETTINGS = thinned(typed_settings(), 2)

@@ -1,4 +1,4 @@
-"""What agents that learn from rollouts choose, and what does not go with them."""
+"""Components that on-policy agents choose, and settings that they refuse."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`--from RUN_DIR`: a new run with the settings of another."""
+"""`--from RUN_DIR`: a new run with the settings of another one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def saved(*typed: str) -> tuple[str, RunConfig]:
 
 @pytest.fixture
 def first(folder: Path) -> Callable[..., RunConfig]:
-    """Writes the folder `first` of a run, as a command leaves it; returns its settings."""
+    """Writes the settings of a run to the directory `first`, as a command does; returns them."""
 
     def write(*typed: str) -> RunConfig:
         text, config = saved(*typed)
@@ -43,8 +43,8 @@ def first(folder: Path) -> Callable[..., RunConfig]:
     return write
 
 
-def begun(*typed: str) -> RunConfig:
-    """The settings of `border-train --from first TYPED`."""
+def compose_from_first(*typed: str) -> RunConfig:
+    """Returns the settings of `border-train --from first TYPED`."""
     with composing(list(typed), origin="first") as (composer, overrides):
         return composer.job(overrides).config
 
@@ -53,9 +53,9 @@ def test_a_new_run_has_the_settings_of_the_other_with_what_is_typed(
     first: Callable[..., RunConfig],
 ) -> None:
     before = first(*FIRST)
-    assert begun() == before
+    assert compose_from_first() == before
     expected = compose(*FIRST, "seed=3", "agent.tau=0.5")
-    assert begun("seed=3", "agent.tau=0.5") == expected
+    assert compose_from_first("seed=3", "agent.tau=0.5") == expected
 
 
 @pytest.mark.parametrize(
@@ -69,18 +69,18 @@ def test_the_name_follows_what_is_typed(
     typed: str, name: str, first: Callable[..., RunConfig]
 ) -> None:
     first(*FIRST)
-    assert begun(typed).name == name
+    assert compose_from_first(typed).name == name
 
 
 def test_an_agent_chooses_options_of_other_groups_and_the_others_stay_as_they_were(
     first: Callable[..., RunConfig],
 ) -> None:
     first(*FIRST)
-    rainbow = begun("agent=rainbow")
+    rainbow = compose_from_first("agent=rainbow")
     assert rainbow.replay_buffer == PrioritizedConfig()
     assert rainbow.step_processor == compose("agent=rainbow").step_processor
     assert rainbow.trainer.warmup_period == 50
-    assert begun("agent=qrdqn").replay_buffer.capacity == 700
+    assert compose_from_first("agent=qrdqn").replay_buffer.capacity == 700
 
 
 def test_a_sweep_starts_from_a_run(first: Callable[..., RunConfig]) -> None:
@@ -108,7 +108,7 @@ def test_what_cannot_be_typed_beside_it_is_refused(
 ) -> None:
     first(*FIRST)
     with pytest.raises(BorderError, match=message):
-        begun(typed)
+        compose_from_first(typed)
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""What agent=rainbow and agent=discrete_cql choose beside their agents, and who wins over it."""
+"""Components and settings chosen by agent=rainbow and agent=discrete_cql, and their overrides."""
 
 from __future__ import annotations
 

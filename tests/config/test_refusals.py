@@ -1,4 +1,4 @@
-"""What is refused, and what is said then: file, key, value, and what is allowed."""
+"""Refused settings: the message names the file, the key, the value, and what is allowed."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ TYPED = [
 
 
 @pytest.mark.parametrize(
-    ("override", "said"), sampled([*TYPED], every=6), ids=[each for each, _ in TYPED]
+    ("override", "said"), sampled([*TYPED], every=6), ids=[typed for typed, _ in TYPED]
 )
 def test_what_is_typed_wrongly_is_refused(override: str, said: str, folder: Path) -> None:
     assert folder
@@ -85,11 +85,11 @@ def test_a_whole_float_is_an_integer_where_a_setting_takes_integers() -> None:
 
 
 def test_words_of_other_libraries_lead_to_settings_that_exist() -> None:
-    known = {*flat(compose("agent=sac")), *flat(compose("agent=dqn")), *GROUPS}
+    valid_names = {*flat(compose("agent=sac")), *flat(compose("agent=dqn")), *GROUPS}
     for ours in SETTINGS.values():
         named = re.findall(r"[a-z_]+(?:\.[a-z_]+)+|^\w+", ours)
         assert named
-        assert known.issuperset(named)
+        assert valid_names.issuperset(named)
 
 
 GLOBAL = "# @package _global_\n"
@@ -145,12 +145,12 @@ def test_a_users_own_first_file_is_checked(
 
 
 def changed(path: str, value: object) -> RunConfig:
-    """Settings of a Python caller who assigned a value to one of them."""
+    """Composes settings and assigns a value to one of them, as a Python caller may."""
     config = compose("agent=dqn", "env=cartpole", "env.kwargs={a: 1}")
     owner: Any = config
     *above, name = path.split(".")
-    for each in above:
-        owner = owner[each] if isinstance(owner, dict) else getattr(owner, each)
+    for key in above:
+        owner = owner[key] if isinstance(owner, dict) else getattr(owner, key)
     if isinstance(owner, dict):
         owner[name] = value
     else:
@@ -195,10 +195,10 @@ def test_a_value_assigned_in_python_is_checked_before_a_run(
 def test_a_value_assigned_in_python_is_converted_as_from_yaml(
     path: str, value: object, meant: object
 ) -> None:
-    found: Any = checked(changed(path, value))
-    for each in path.split("."):
-        found = found[each] if isinstance(found, dict) else getattr(found, each)
-    assert (found, type(found)) == (meant, type(meant))
+    result: Any = checked(changed(path, value))
+    for key in path.split("."):
+        result = result[key] if isinstance(result, dict) else getattr(result, key)
+    assert (result, type(result)) == (meant, type(meant))
 
 
 def test_checking_settings_again_changes_nothing() -> None:

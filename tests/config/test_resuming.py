@@ -1,4 +1,4 @@
-"""A run's saved settings, gone on with: what is taken from where, and what may differ."""
+"""Settings of a resumed run: where they come from, and which of them may change."""
 
 from __future__ import annotations
 
@@ -37,45 +37,45 @@ def run_dir(folder: Path, saved: str) -> Path:
     return folder / "run"
 
 
-def resumed(run_dir: Path, *overrides: str, folders: tuple[str, ...] = ()) -> Job:
+def compose_resumed(run_dir: Path, *overrides: str, folders: tuple[str, ...] = ()) -> Job:
     typed = [f"resume={run_dir}", *overrides]
     with composing(typed, config_dirs=folders) as (composer, words):
         return composer.job(words)
 
 
-def changed(run_dir: Path, *overrides: str) -> list[str]:
-    config = resumed(run_dir, *overrides).config
-    return [str(each) for each in changes(load_resolved(run_dir), config)]
+def list_changes(run_dir: Path, *overrides: str) -> list[str]:
+    config = compose_resumed(run_dir, *overrides).config
+    return [str(change) for change in changes(load_resolved(run_dir), config)]
 
 
 def test_nothing_typed_changes_nothing_and_leads_to_the_folder_of_the_run(run_dir: Path) -> None:
-    job = resumed(run_dir)
+    job = compose_resumed(run_dir)
     assert resolved_yaml(job.config) == (run_dir / SETTINGS).read_text()
     assert Path(job.folder) == run_dir
-    first = next(each for each in job.sources if each.group == "config")
+    first = next(source for source in job.sources if source.group == "config")
     assert first.file == str(run_dir / SETTINGS)
 
 
 def test_what_is_typed_replaces_what_was_saved(run_dir: Path) -> None:
-    config = resumed(run_dir, "trainer.max_opt_steps=200", "env.kwargs.c=2").config
+    config = compose_resumed(run_dir, "trainer.max_opt_steps=200", "env.kwargs.c=2").config
     assert config.trainer.max_opt_steps == 200
     assert config.env.kwargs == {"a": {"b": 1}, "c": 2}  # type: ignore[attr-defined]
     assert (config.seed, config.actor_manager.num_actors) == (4, 5)
 
 
 def test_a_group_that_is_named_is_taken_from_its_file(run_dir: Path) -> None:
-    config = resumed(run_dir, "actor_manager=process", "actor_manager.nice=3").config
-    assert config.actor_manager == ProcessConfig(nice=3)  # not 5 actors
+    config = compose_resumed(run_dir, "actor_manager=process", "actor_manager.nice=3").config
+    assert config.actor_manager == ProcessConfig(nice=3)  # num_actors=5 is not kept
     assert isinstance(config.agent, DqnConfig)
-    assert config.agent.learning_rate == 1e-5  # everything else as saved
+    assert config.agent.learning_rate == 1e-5  # the other settings are as saved
 
 
 def test_a_group_may_come_from_the_users_folder(run_dir: Path, folder: Path, write: Write) -> None:
     text = "defaults: [/schema/actor_manager/serial@_here_, _self_]\nnum_actors: 3\n"
     write("own/actor_manager/mine.yaml", text)
-    job = resumed(run_dir, "actor_manager=mine", folders=(f"{folder}/own",))
+    job = compose_resumed(run_dir, "actor_manager=mine", folders=(f"{folder}/own",))
     assert job.config.actor_manager == SerialConfig(num_actors=3)
-    assert any(each.choice == "mine" for each in job.sources)
+    assert any(source.choice == "mine" for source in job.sources)
 
 
 def test_the_users_yaml_is_not_needed_again(folder: Path, write: Write) -> None:
@@ -83,17 +83,19 @@ def test_the_users_yaml_is_not_needed_again(folder: Path, write: Write) -> None:
     config = compose("env=cartpole", "agent=mine", config_dir=str(folder / "own"))
     write_resolved(folder / "run", resolved_yaml(config))
     (folder / "own" / "agent" / "mine.yaml").unlink()
-    assert resumed(folder / "run").config.agent.gamma == 0.5
+    assert compose_resumed(folder / "run").config.agent.gamma == 0.5
 
 
 def test_changes_name_each_key_with_both_values(run_dir: Path) -> None:
-    assert changed(run_dir, "agent.gamma=0.5", "device=cpu", "env.kwargs={a: {b: 2, c: x}}") == [
+    assert list_changes(
+        run_dir, "agent.gamma=0.5", "device=cpu", "env.kwargs={a: {b: 2, c: x}}"
+    ) == [
         "device: auto -> cpu",
         "agent.gamma: 0.995 -> 0.5",
         "env.kwargs.a.b: 1 -> 2",
         "env.kwargs.a.c: absent -> x",
     ]
-    assert changed(run_dir, "trainer.max_opt_steps=null", "trainer.max_env_steps=9") == [
+    assert list_changes(run_dir, "trainer.max_opt_steps=null", "trainer.max_env_steps=9") == [
         "trainer.max_opt_steps: 90 -> null",
         "trainer.max_env_steps: null -> 9",
     ]
@@ -111,18 +113,18 @@ REFUSED = (
 
 def test_a_run_goes_on_with_other_limits_parts_and_outputs_and_nothing_else() -> None:
     before = compose("env=cartpole")
-    found = changes(before, compose("env=cartpole", *ALLOWED))
-    assert len(found) >= len(ALLOWED)
-    assert all(each.allowed for each in found)
+    differences = changes(before, compose("env=cartpole", *ALLOWED))
+    assert len(differences) >= len(ALLOWED)
+    assert all(change.allowed for change in differences)
     for override in REFUSED:
-        found = changes(before, compose("env=cartpole", override))
-        assert any(not each.allowed for each in found), override
+        differences = changes(before, compose("env=cartpole", override))
+        assert any(not change.allowed for change in differences), override
 
 
 @pytest.mark.parametrize(
     ("key", "free"),
     [
-        ("trainer.sync_interval", True),  # offline training gives it another default
+        ("trainer.sync_interval", True),  # although trainer=offline has another default
         ("agent.value_learning_rate.final", True),
         ("evaluator.resources.CPU", True),
         ("recorder.mine.path", True),
@@ -139,16 +141,16 @@ def test_a_setting_says_whether_it_may_change_or_its_group_says_it_for_all(
     assert may_change(key) is free
 
 
-def test_what_the_environment_showed_may_be_forgotten_but_not_chosen_anew() -> None:
+def test_an_action_mask_may_be_switched_off_but_not_on() -> None:
     before, masked = compose("env=cartpole"), compose("env=cartpole", "env.action_mask=true")
-    assert [each.allowed for each in changes(masked, before)] == [True]
-    assert [each.allowed for each in changes(before, masked)] == [False]
+    assert [change.allowed for change in changes(masked, before)] == [True]
+    assert [change.allowed for change in changes(before, masked)] == [False]
 
 
 def test_modules_may_join_and_must_not_leave() -> None:
     before, after = compose("imports=[yaml]"), compose("imports=[rich,yaml]")
-    assert [each.allowed for each in changes(before, after)] == [True]
-    assert [each.allowed for each in changes(after, before)] == [False]
+    assert [change.allowed for change in changes(before, after)] == [True]
+    assert [change.allowed for change in changes(after, before)] == [False]
 
 
 @pytest.mark.parametrize(
@@ -168,9 +170,9 @@ def test_the_folder_of_a_run_is_read_as_hydra_reads_it(
 
 
 def test_a_folder_without_a_run_is_refused(run_dir: Path, folder: Path, write: Write) -> None:
-    def said(place: Path) -> str:
+    def said(path: Path) -> str:
         with pytest.raises(ConfigError) as refused:
-            refuse_beside_resume(place, [], multirun=False, config_name="config")
+            refuse_beside_resume(path, [], multirun=False, config_name="config")
         return str(refused.value)
 
     assert "is not a run directory: there is no .hydra/resolved.yaml" in said(folder)
@@ -187,12 +189,12 @@ def test_an_attempt_is_noted_beside_the_first_and_keeps_the_settings_it_replaces
     record = {"overrides.yaml": "- seed=1\n", "config.yaml": "seed: 1\n"}
     for settings in ("one", "one", "two", "three"):
         begin_attempt(folder, record, settings)
-    told = {
-        str(each.relative_to(folder / ".hydra")): each.read_text()
-        for each in (folder / ".hydra").rglob("*")
-        if each.is_file()
+    contents = {
+        str(path.relative_to(folder / ".hydra")): path.read_text()
+        for path in (folder / ".hydra").rglob("*")
+        if path.is_file()
     }
-    assert told == {
+    assert contents == {
         "resolved.yaml": "three",
         **record,
         **{f"resume-{n}/{name}": text for n in (1, 2, 3) for name, text in record.items()},

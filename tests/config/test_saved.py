@@ -1,5 +1,4 @@
-"""Saved settings run again, typed; and they are data: what `resolved_yaml` writes is read, and
-nothing else."""
+"""Saved settings compose to the same run; only what `resolved_yaml` writes can be read."""
 
 from __future__ import annotations
 
@@ -37,7 +36,7 @@ CHOICES = (
     "name=n 1",
 )
 
-composed = cache(compose)  # nobody changes a config
+composed = cache(compose)  # no test modifies a config
 
 
 def test_a_saved_config_gives_the_same_run(folder: Path, write: Write) -> None:
@@ -90,7 +89,7 @@ def with_kwargs(**kwargs: Any) -> RunConfig:
 
 @pytest.fixture
 def edited(write: Write) -> Callable[[str, str], Path]:
-    """A run whose saved settings somebody has edited; its folder."""
+    """Writes a run whose saved settings were edited by hand; returns its directory."""
 
     def _edited(before: str, after: str) -> Path:
         text = resolved_yaml(composed("env=cartpole"))

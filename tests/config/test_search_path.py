@@ -1,4 +1,4 @@
-"""Whose file is found first."""
+"""The order in which directories are searched for config files; plug-ins that add directories."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_folder_that_is_not_there_is_refused_with_its_origin(
 
 
 def install_plugin(folder: Path, write: Write, body: str) -> None:
-    """A package with an entry point, as pip would leave it."""
+    """Installs a package with an entry point, as pip would."""
     write("own_plugin.py", body)
     write(
         "own_plugin-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: own_plugin\nVersion: 1\n"
@@ -90,11 +90,11 @@ own = "own_plugin:register"
 
 @pytest.fixture
 def elsewhere(folder: Path, write: Write, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A repository as it was cloned, in the current directory, which is not on the path."""
+    """A cloned repository in the current directory, which is not on `sys.path`."""
     write("own_plugin.py", f"def register():\n    return {str(folder / 'theirs')!r}\n")
     write("theirs/env/own.yaml", preset(5))
     write("pyproject.toml", DECLARED)
-    monkeypatch.setattr(sys, "path", [each for each in sys.path if each != str(folder)])
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path != str(folder)])
     return folder
 
 
@@ -106,7 +106,9 @@ def test_a_plugin_that_the_project_here_declares_needs_no_installation() -> None
 
 
 @pytest.mark.usefixtures("own_modules", "elsewhere")
-def test_one_that_is_installed_as_well_is_called_once(folder: Path, write: Write) -> None:
+def test_a_declared_plugin_that_is_installed_as_well_is_called_once(
+    folder: Path, write: Write
+) -> None:
     body = "calls = []\n\ndef register():\n    calls.append(1)\n"
     sys.path.append(str(folder))
     install_plugin(folder, write, body)

@@ -1,4 +1,4 @@
-"""Every shipped file composes, and every component has one."""
+"""Every shipped config file composes, and every registered component has a file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FILES = sorted(
     if file.parent.name not in ("tuned", "search")
 )
 TUNED = sorted(file.stem for file in (CONF / "tuned").glob("*.yaml"))
-ON_POLICY = ("ppo", "a2c")  # which go with one replay buffer and one trainer alone
+ON_POLICY = ("ppo", "a2c")  # these agents need one replay buffer and one trainer
 
 
 @pytest.mark.parametrize(("group", "name"), sampled([*FILES], every=7))
@@ -35,11 +35,11 @@ def test_every_registered_component_has_its_file_and_is_what_the_file_gives() ->
                 one_step = ["agent=ppo"]
             for name in (entry.name, *entry.presets):
                 settings = getattr(compose(f"{group}={name}", *one_step), group)
-                made = settings[name] if isinstance(settings, dict) else settings
-                assert type(made) is entry.config_type
+                component = settings[name] if isinstance(settings, dict) else settings
+                assert type(component) is entry.config_type
 
 
-@pytest.mark.parametrize("tuned", [each for each in TUNED if each.startswith(ON_POLICY)])
+@pytest.mark.parametrize("tuned", [stem for stem in TUNED if stem.startswith(ON_POLICY)])
 def test_tuned_values_of_agents_with_rollouts_apply(tuned: str) -> None:
     job = Composer().job(pair_of(tuned))
     assert tuned in [source.choice for source in job.sources if source.group == "tuned"]
@@ -51,8 +51,8 @@ GROUPS_BESIDE = sorted({group for group, _ in FILES} - {"agent", "env", "experim
 OPTIONS = [
     [f"{group}={name}" for in_group, name in FILES if in_group == group and name != "rollout"]
     for group in GROUPS_BESIDE
-]  # of each group
-SYNC = ["trainer=sync", "actor_manager=serial"]  # no other manager works with it
+]  # options per group
+SYNC = ["trainer=sync", "actor_manager=serial"]  # trainer=sync works with no other manager
 ROWS = [[names[row % len(names)] for names in OPTIONS] for row in range(max(map(len, OPTIONS)))]
 
 
@@ -61,7 +61,7 @@ ROWS = [[names[row % len(names)] for names in OPTIONS] for row in range(max(map(
     sampled(thinned(REST, 2), every=9),
 )
 def test_a_tuned_file_goes_with_every_option_of_every_group(tuned: str) -> None:
-    """One of each group at once, until all have had their turn."""
+    """Combines one option per group until every option was used."""
     for row in ROWS:
         beside = SYNC if "trainer=sync" in row else []
         job = Composer().job([*pair_of(tuned), *row, *beside, ONE_STEP])

@@ -1,4 +1,4 @@
-"""A job of a sweep has the settings of the same command alone, in whatever order they are typed."""
+"""A job of a sweep has the settings of the same command without -m, in any order of overrides."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from border_cli.config.compose import Composer
 from border_cli.config.sweep import jobs_of, sweep_terms
 from tests.support.case_sampling import sampled
 
-FIXED = "hydra.sweep.dir=out"  # without the time of day
+FIXED = "hydra.sweep.dir=out"  # the default contains the time of day
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_a_job_of_a_sweep_has_the_settings_of_the_same_command_alone(
     terms = sweep_terms(composer, [FIXED, *words, "seed=1,2"])
     assert terms.jobs is not None
     jobs = jobs_of(composer, terms.jobs, terms)
-    assert [each.config.seed for each in jobs] == [1, 2]
+    assert [swept.config.seed for swept in jobs] == [1, 2]
     for job in jobs:
         alone = Composer().job([FIXED, *words, f"seed={job.config.seed}"]).config
         assert (job.config.agent, job.config.env) == (alone.agent, alone.env)

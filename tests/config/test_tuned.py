@@ -1,4 +1,4 @@
-"""Which files of conf/tuned take part in a run, and what of them counts."""
+"""The files of conf/tuned: which of them apply to a run, and which of their values count."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.case_sampling import sampled
 Write = Callable[[str, str], Path]
 
 
-def job(*overrides: str, folder: Path | None = None) -> Job:
+def compose_job(*overrides: str, folder: Path | None = None) -> Job:
     return Composer([f"file://{folder}"] if folder else []).job(list(overrides))
 
 
@@ -33,11 +33,11 @@ def resumed_job(folder: Path, *typed: str) -> Job:
         return composer.job(words)
 
 
-def tuned_names(made: Job) -> list[str]:
-    return [Path(file).stem for file in tuned_files(made.sources)]
+def tuned_names(job: Job) -> list[str]:
+    return [Path(file).stem for file in tuned_files(job.sources)]
 
 
-def pace(config: RunConfig) -> float | None:
+def samples_per_update(config: RunConfig) -> float | None:
     return config.trainer.samples_per_opt_step
 
 
@@ -50,7 +50,7 @@ def limits(config: RunConfig) -> tuple[int | None, int | None, float | None]:
 def test_redq_and_droq_make_twenty_updates_per_sample_with_any_env(agent: str) -> None:
     config = compose(f"agent={agent}", "env.id=A-v0")
     assert isinstance(config.agent, SacConfig)
-    assert pace(config) == 1 / config.agent.policy_delay == 0.05
+    assert samples_per_update(config) == 1 / config.agent.policy_delay == 0.05
     assert limits(config) == (None, 20_000, None)
 
 
@@ -62,10 +62,10 @@ def test_the_pair_wins_over_the_agent_and_the_experiment_and_the_line_over_both(
     words = ("agent=redq", "env=pendulum")
 
     def eval_interval(*more: str) -> int:
-        made = job(*words, *more, folder=folder)
-        assert tuned_names(made) == ["redq", "redq_pendulum"]
-        assert pace(made.config) == 0.05
-        return made.config.trainer.eval_interval
+        job = compose_job(*words, *more, folder=folder)
+        assert tuned_names(job) == ["redq", "redq_pendulum"]
+        assert samples_per_update(job.config) == 0.05
+        return job.config.trainer.eval_interval
 
     assert compose(*words).trainer.eval_interval == 20_000
     assert eval_interval() == 7
@@ -81,14 +81,17 @@ def test_values_of_a_family_stand_between_those_of_the_agent_and_of_the_pair(
     for name, batch_size in (("redq", 1), ("redq_maze", 2), ("redq_maze_large", 3)):
         text = f"agent: {{batch_size: {batch_size}, gamma: 0.{batch_size}}}\n"
         write(f"tuned/{name}.yaml", f"# @package _global_\n{text}")
-        made = job("agent=redq", "env=maze_large", folder=folder)
-        assert made.config.agent.batch_size == batch_size
-    assert tuned_names(made) == ["redq", "redq_maze", "redq_maze_large"]
-    assert tuned_names(job("agent=redq", "env=maze", folder=folder)) == ["redq", "redq_maze"]
-    assert tuned_names(job("agent=droq", "env=maze_large", folder=folder)) == ["droq"]
+        job = compose_job("agent=redq", "env=maze_large", folder=folder)
+        assert job.config.agent.batch_size == batch_size
+    assert tuned_names(job) == ["redq", "redq_maze", "redq_maze_large"]
+    assert tuned_names(compose_job("agent=redq", "env=maze", folder=folder)) == [
+        "redq",
+        "redq_maze",
+    ]
+    assert tuned_names(compose_job("agent=droq", "env=maze_large", folder=folder)) == ["droq"]
 
 
-def test_a_pace_of_samples_with_its_limits_is_nothing_to_learning_from_a_data_set() -> None:
+def test_offline_training_ignores_an_agents_samples_per_update_and_limits() -> None:
     offline = [
         compose(f"agent={agent}", "trainer=offline", "replay_buffer.dataset=my/a-v0").trainer
         for agent in ("redq", "sac")
@@ -151,10 +154,10 @@ def test_what_switches_tuned_off_switches_the_agents_values_off(
 ) -> None:
     write("experiment/bare.yaml", "# @package _global_\ndefaults: [override /tuned: null]\n")
     for agent in ("redq", "rainbow"):
-        made = job(f"agent={agent}", "env=pendulum", *typed, folder=folder)
-        assert tuned_names(made) == []
-        assert (pace(made.config), limits(made.config)) == (1.0, (100_000, None, None))
-        buffer = made.config.replay_buffer
+        job = compose_job(f"agent={agent}", "env=pendulum", *typed, folder=folder)
+        assert tuned_names(job) == []
+        assert (samples_per_update(job.config), limits(job.config)) == (1.0, (100_000, None, None))
+        buffer = job.config.replay_buffer
         assert not isinstance(buffer, PrioritizedConfig) or buffer == PrioritizedConfig()
 
 
@@ -174,8 +177,8 @@ def test_value_based_agents_that_explore_use_multi_step_returns(
     typed: str, n_steps: int, folder: Path, write: Write
 ) -> None:
     write("agent/mine.yaml", "defaults: [dqn, _self_]\ngamma: 0.9\n")
-    made = job("~tuned", *typed.split(), folder=folder)
-    assert made.config.step_processor == NStepConfig(n_steps=n_steps)
+    job = compose_job("~tuned", *typed.split(), folder=folder)
+    assert job.config.step_processor == NStepConfig(n_steps=n_steps)
 
 
 @pytest.mark.parametrize(
@@ -201,10 +204,10 @@ def test_tuned_values_do_not_replace_those_of_an_option_that_something_else_chos
     for name, chosen in (("one_step", "n_step"), ("mine", "mine")):
         text = f"defaults: [override /step_processor: {chosen}]\n"
         write(f"experiment/{name}.yaml", f"# @package _global_\n{text}")
-    made = job(*typed.split(), folder=folder)
-    assert made.config.step_processor == NStepConfig(n_steps=n_steps)
-    assert made.config.step_processor.option == option
-    shown = "\n".join(value for _, value in choice_lines(made))
+    job = compose_job(*typed.split(), folder=folder)
+    assert job.config.step_processor == NStepConfig(n_steps=n_steps)
+    assert job.config.step_processor.option == option
+    shown = "\n".join(value for _, value in choice_lines(job))
     assert (f"step_processor={option}" in shown) or f"{option} from" in shown
 
 
@@ -218,32 +221,34 @@ def test_offline_training_has_no_trainer_values_of_a_file_made_with_actors() -> 
 
 
 def test_other_tuned_values_count_with_any_option_of_their_group() -> None:
-    made = compose("agent=dqn", "env=breakout", "replay_buffer=prioritized")
-    assert made.replay_buffer == PrioritizedConfig(capacity=400_000)
+    config = compose("agent=dqn", "env=breakout", "replay_buffer=prioritized")
+    assert config.replay_buffer == PrioritizedConfig(capacity=400_000)
 
 
 @pytest.mark.parametrize(
     "typed", sampled([(), ("trainer.samples_per_opt_step=0.5",), ("~tuned",)], every=3)
 )
-def test_saved_settings_never_get_them_again(typed: tuple[str, ...], folder: Path) -> None:
+def test_tuned_values_are_never_applied_to_saved_settings(
+    typed: tuple[str, ...], folder: Path
+) -> None:
     config = compose("agent=redq", "env=pendulum", *typed)
     write_resolved(folder / "run", resolved_yaml(config))
     assert load_resolved(folder / "run") == config
     assert resumed_job(folder).config.trainer == config.trainer
     again = resumed_job(folder, "trainer=sync")
-    assert (pace(again.config), tuned_files(again.sources)) == (1.0, [])
+    assert (samples_per_update(again.config), tuned_files(again.sources)) == (1.0, [])
 
 
 def test_an_agent_inherits_the_values_of_what_it_is_built_on(folder: Path, write: Write) -> None:
     write("agent/mine.yaml", "defaults: [redq, _self_]\ngamma: 0.5\n")
     write("tuned/redq_pendulum.yaml", "# @package _global_\nagent: {gamma: 0.6}\n")
-    made = job("agent=mine", "env=pendulum", folder=folder)
-    assert tuned_names(made) == ["redq"]  # a pair is one of names
-    assert (pace(made.config), made.config.agent.gamma) == (0.05, 0.5)
+    job = compose_job("agent=mine", "env=pendulum", folder=folder)
+    assert tuned_names(job) == ["redq"]  # pairs are matched by name only
+    assert (samples_per_update(job.config), job.config.agent.gamma) == (0.05, 0.5)
     write("tuned/mine.yaml", "# @package _global_\ntrainer: {eval_interval: 7}\n")
-    made = job("agent=mine", "env=pendulum", folder=folder)
-    assert tuned_names(made) == ["redq", "mine"]
-    assert (pace(made.config), made.config.trainer.eval_interval) == (0.05, 7)
+    job = compose_job("agent=mine", "env=pendulum", folder=folder)
+    assert tuned_names(job) == ["redq", "mine"]
+    assert (samples_per_update(job.config), job.config.trainer.eval_interval) == (0.05, 7)
 
 
 @pytest.mark.parametrize(
@@ -286,17 +291,17 @@ def test_what_cannot_be_meant_is_refused_with_its_file(
 def test_settings_that_mean_nothing_with_a_synchronous_trainer_are_doubted_where_typed() -> None:
     typed = ("trainer.sync_interval=5", "actor_manager.n_buffer=7")
     for trainer, count in (("sync", 2), ("async", 0)):
-        made = job("agent=dqn", "env=cartpole", f"trainer={trainer}", *typed)
-        said = doubts(effective_settings(made.config), made.overrides)
-        assert len([each for each in said if "has no effect with trainer=sync" in each]) == count
-    assert doubts(effective_settings(job("env=cartpole", "trainer=sync").config)) == []
+        job = compose_job("agent=dqn", "env=cartpole", f"trainer={trainer}", *typed)
+        said = doubts(effective_settings(job.config), job.overrides)
+        assert len([line for line in said if "has no effect with trainer=sync" in line]) == count
+    assert doubts(effective_settings(compose_job("env=cartpole", "trainer=sync").config)) == []
 
 
 def test_wrappers_that_normalise_are_doubted_with_the_setting_instead() -> None:
     wrappers = "env.wrappers=[FlattenObservation,NormalizeObservation,{NormalizeReward: {}}]"
-    made = job("env=cartpole", wrappers)
-    said = doubts(effective_settings(made.config))
-    assert [each.rpartition("; use ")[2] for each in said] == [
+    job = compose_job("env=cartpole", wrappers)
+    said = doubts(effective_settings(job.config))
+    assert [line.rpartition("; use ")[2] for line in said] == [
         "agent.normalize_obs=true instead",
         "agent.normalize_reward=true instead",
     ]

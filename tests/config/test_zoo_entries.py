@@ -1,8 +1,8 @@
-"""The experiments that carry settings of the RL Zoo and of CleanRL: each is translated from its
-entry there, in the words of that program, and compared with what the experiment composes.
+"""The experiments that port entries of the RL Zoo and CleanRL have the settings of these entries.
 
-Read off rl-baselines3-zoo 22e3ff2, Stable-Baselines3 e05d2db and CleanRL fe8d8a0. What an entry
-does not say is the program's default; what neither knows is compared with the default here.
+An entry is written in the terms of its program and translated before it is compared with the
+experiment. Sources: rl-baselines3-zoo 22e3ff2, Stable-Baselines3 e05d2db and CleanRL fe8d8a0. What
+an entry does not set has the program's default; the other settings must have our defaults.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ TD3: Entry = SB3 | {
 
 
 def shared(entry: Entry) -> dict[str, Any]:
-    """What the three algorithms have in common; `gradient_steps=-1` is one for each env step."""
+    """Returns the settings of all three algorithms; `gradient_steps=-1` means one per env step."""
     steps = entry["gradient_steps"]
     return {
         "actor_manager.num_actors": 1,
@@ -72,7 +72,7 @@ def shared(entry: Entry) -> dict[str, Any]:
 
 
 def dqn(entry: Entry) -> dict[str, Any]:
-    """The target is copied in env steps, so at most once between two blocks of updates."""
+    """Returns the settings of DQN; the target is copied at most once per `train_freq` env steps."""
     settings = shared(entry)
     apart = max(entry["target_update_interval"], entry["train_freq"])
     return settings | {
@@ -90,7 +90,7 @@ def dqn(entry: Entry) -> dict[str, Any]:
 
 
 def sac(entry: Entry) -> dict[str, Any]:
-    """`ent_coef="auto"` and `target_entropy="auto"` are null here, and start at 1."""
+    """Returns the settings of SAC; "auto" is null here, and the entropy coefficient starts at 1."""
     auto = {"agent.ent_coef": None, "agent.ent_coef_init": 1.0, "agent.target_entropy": None}
     return shared(entry) | auto | {"agent.max_grad_norm": None, "agent.num_critics": 2}
 
@@ -112,7 +112,7 @@ def evaluated(every: int, episodes: int) -> dict[str, Any]:
 
 
 ZOO = evaluated(25_000, 5)  # --eval-freq, --eval-episodes
-CLEANRL = evaluated(50_000, 10)  # with --save-model it evaluates at the end, for 10 episodes
+CLEANRL = evaluated(50_000, 10)  # --save-model evaluates 10 episodes at the end
 
 ENTRIES: dict[str, dict[str, Any]] = {
     "dqn_cartpole_zoo": ZOO
@@ -193,8 +193,8 @@ ENTRIES: dict[str, dict[str, Any]] = {
     | sac(SAC | {"n_timesteps": 1_000_000, "learning_starts": 5_000})
     | {
         "agent.critic_learning_rate": 1e-3,  # q_lr
-        "agent.ent_coef_learning_rate": 1e-3,  # q_lr, too
-        "agent.policy_delay": 1,  # policy_frequency=2: two updates in every second step
+        "agent.ent_coef_learning_rate": 1e-3,  # q_lr as well
+        "agent.policy_delay": 1,  # policy_frequency=2 makes two updates every second step
     },
     "td3_hopper_cleanrl": CLEANRL
     | {"env.id": "Hopper-v4"}

@@ -1,4 +1,4 @@
-"""Numbers outside their range are refused with path, value and what is allowed."""
+"""Values out of range are refused with the path, the value, and what is allowed."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from border_cli.settings.base import Settings, setting
 
 @dataclass(kw_only=True)
 class Sample(Settings, path="group"):
-    share: float = setting(0.5, "a share", low=0, high=1)
+    share: float = setting(0.5, "a fraction", low=0, high=1)
     rate: float | None = setting(1.0, "a rate; null means off", above=0)
     count: int = setting(1, "a count", low=1)
     score: float | None = setting(None, "any finite number", may_change=True)
     sizes: list[int] = setting([1, 2], "sizes", low=1)
-    free: dict[str, Any] = setting({}, "arguments of somebody else")
+    free: dict[str, Any] = setting({}, "arguments for other code")
 
 
 @dataclass(kw_only=True)
@@ -62,7 +62,7 @@ def test_a_number_out_of_range_is_refused_with_path_value_and_range(
         {"count": 1},
         {"score": -1e9},
         {"sizes": []},
-        {"free": {"limit": math.inf}},  # what a constructor takes is not ours to judge
+        {"free": {"limit": math.inf}},  # arguments of a constructor are not checked
     ],
 )
 def test_the_ends_of_a_range_and_null_and_an_empty_list_are_allowed(
@@ -107,7 +107,7 @@ def test_settings_that_take_memory_are_known_also_where_their_default_is_another
 
 @dataclass(kw_only=True)
 class Derived(Sample):
-    """A user's own settings, with all that a dataclass may have beside its fields."""
+    """User settings with derived fields, a private attribute and a property."""
 
     twice: int = field(init=False, default=0)
     total: int = field(init=False, default=0)
@@ -161,16 +161,16 @@ def test_settings_properties_private_and_derived_attributes_can_be_assigned() ->
 
 @pytest.mark.parametrize(
     "duplicate",
-    [copy.copy, copy.deepcopy, lambda each: pickle.loads(pickle.dumps(each)), replace],
+    [copy.copy, copy.deepcopy, lambda original: pickle.loads(pickle.dumps(original)), replace],
     ids=["copy", "deepcopy", "pickle", "replace"],
 )
 def test_a_copy_is_equal_and_refuses_the_same(duplicate: Any) -> None:
     settings = Derived(count=2, sizes=[4])
-    made = duplicate(settings)
-    assert made == settings
-    assert (made.twice, made.total) == (4, 3)
+    clone = duplicate(settings)
+    assert clone == settings
+    assert (clone.twice, clone.total) == (4, 3)
     with pytest.raises(UnknownSetting, match=r"did you mean group\.count\?"):
-        made.cuont = 1
+        clone.cuont = 1
 
 
 def test_another_default_of_a_setting_keeps_its_marks() -> None:

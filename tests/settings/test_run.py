@@ -1,4 +1,4 @@
-"""Settings of different groups are held against each other before anything is built."""
+"""Settings of different groups are checked against each other before anything is built."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_exploration_of_an_actor_is_its_entry_or_the_agents_own() -> None:
 
 
 def test_ape_x_spreads_as_in_its_paper() -> None:
-    # eight actors make the exponents 1, 2, … 8
+    # with eight actors the exponents are 1, 2, …, 8
     eight = ActorManagerConfig(num_actors=8, exploration="ape_x")
     by_hand = [0.4, 0.16, 0.064, 0.0256, 0.01024, 0.004096, 0.0016384, 0.00065536]
     assert [eight.exploration_of(i) for i in range(8)] == pytest.approx(by_hand, rel=1e-12)
@@ -100,7 +100,7 @@ def test_a_name_that_is_no_folder_name_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["run_dir", "resume", "init_from"])
-def test_what_a_run_begins_with_is_not_named_by_nothing(key: str) -> None:
+def test_an_empty_path_is_refused(key: str) -> None:
     assert getattr(run_config(**{key: "somewhere"}), key) == "somewhere"
     with pytest.raises(ConfigError, match=rf"^{key} must not be empty; null means none, got "):
         run_config(**{key: ""})

@@ -1,4 +1,4 @@
-"""Schedules: values by hand, what is refused, and over how many steps a run stretches them."""
+"""Schedules: values worked out by hand, refused ones, and their length if the run sets it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from border_cli.trainer.config import AsyncConfig, OfflineConfig
     ("kind", "values"),
     [
         ("linear", [8.0, 6.5, 5.0, 2.0, 2.0]),
-        # the share of the way is (1 - cos(pi * progress)) / 2: 0, (1 - sqrt(1/2)) / 2, 1/2, 1
+        # the fraction covered is (1 - cos(pi * progress)) / 2: 0, (1 - sqrt(1/2)) / 2, 1/2, 1
         ("cosine", [8.0, 8 - 6 * (1 - math.sqrt(0.5)) / 2, 5.0, 2.0, 2.0]),
-        # a quarter of the size in 100 steps, hence half of it in 50
+        # a factor of 1/4 in 100 steps, hence 1/2 in 50
         ("exponential", [8.0, 8 / math.sqrt(2), 4.0, 2.0, 2.0]),
     ],
 )
@@ -69,7 +69,7 @@ def test_what_is_no_schedule_is_refused_by_its_path(value: Any, message: str) ->
         DqnConfig(epsilon=value)
 
 
-def test_a_bound_that_a_number_stays_above_may_be_the_end_and_not_the_beginning() -> None:
+def test_an_open_bound_may_be_the_final_value_but_not_the_initial_one() -> None:
     assert DqnConfig(learning_rate={"initial": 1e-3, "final": 0}).learning_rate["final"] == 0
     with pytest.raises(ConfigError, match=r"agent\.learning_rate\.initial must be above 0, got 0"):
         DqnConfig(learning_rate={"initial": 0, "final": 1e-3})
@@ -105,9 +105,9 @@ def test_a_constant_epsilon_is_refused_where_the_agent_explores_otherwise() -> N
 @pytest.mark.parametrize(
     ("limits", "updates", "env_steps"),
     [
-        ({"max_opt_steps": 500}, 500, 1100),  # 100 for the warm-up, then 2 per update
+        ({"max_opt_steps": 500}, 500, 1100),  # 100 warm-up samples, then 2 per update
         ({"max_opt_steps": None, "max_env_steps": 700}, 300, 700),
-        ({"max_opt_steps": 500, "max_env_steps": 700}, 300, 700),  # the first of the two
+        ({"max_opt_steps": 500, "max_env_steps": 700}, 300, 700),  # the limit reached first
         ({"max_opt_steps": 500, "samples_per_opt_step": None}, 500, None),
         ({"max_opt_steps": None, "max_time_s": 9.0}, None, None),
     ],
