@@ -1,5 +1,5 @@
-"""Launchers and sweepers of others: their workers set up what the command has, and the table is
-made from the folders."""
+"""Third-party launchers and sweepers: workers are set up as the command is, and the table of the
+sweep is built from the run directories."""
 
 from __future__ import annotations
 
@@ -73,12 +73,12 @@ def test_a_requeued_job_goes_on_from_its_own_directory(tmp_path: Path, launcher:
     job = tmp_path / "S/seed-0"
     with Command(tmp_path, *typed, *more) as command:
         command.until((job / "checkpoints/latest").exists)
-        os.kill(int(facts_of(job)["pid"]), signal.SIGUSR2)  # what submitit sends
+        os.kill(int(facts_of(job)["pid"]), signal.SIGUSR2)  # the signal that submitit sends
         status, said = command.ended()
     assert status == 0, said
     facts = facts_of(job)
     assert facts["status"] == "done"
-    assert [each["from_opt_steps"] > 0 for each in facts["attempts"]] == [False, True]
+    assert [attempt["from_opt_steps"] > 0 for attempt in facts["attempts"]] == [False, True]
 
 
 @_needs("hydra_plugins.hydra_optuna_sweeper")

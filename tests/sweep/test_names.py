@@ -1,4 +1,4 @@
-"""What the jobs of a sweep are called, and how they are found again."""
+"""Folder names of sweep jobs, and how later commands find these folders."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("folder")
 
 
 def jobs_of(*typed: str) -> list[tuple[list[str], str]]:
-    """Overrides and folder of each."""
+    """Returns the overrides and the folder of every job."""
     jobs = sweep_terms(Composer(), [*BASE, *typed]).jobs
     assert jobs is not None
     places = Places(Path("S"), in_common(jobs), named=True)
@@ -39,17 +39,17 @@ def folders(*typed: str) -> list[str]:
     return [folder for _, folder in jobs_of(*typed)]
 
 
-def note(*typed: str) -> SweepPlan:
-    """What the command leaves, as far as the folders of later ones depend on it."""
+def write_plan(*typed: str) -> SweepPlan:
+    """Writes `sweep.json` as a command does; the folders of later commands depend on it."""
     jobs = jobs_of(*typed)
     listed = [sweep_job(number, *job) for number, job in enumerate(jobs)]
     before = read_sweep(Path("S"))
     common = in_common([overrides for overrides, _ in jobs])
     command = ["border-train"]
-    made = sweep_plan(listed, before, command=command, launcher="basic", common=common)
+    plan = sweep_plan(listed, before, command=command, launcher="basic", common=common)
     Path("S").mkdir(exist_ok=True)
-    write_sweep(Path("S"), made)
-    return made
+    write_sweep(Path("S"), plan)
+    return plan
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_a_folder_is_named_by_what_differs() -> None:
 
 
 def test_a_later_command_finds_its_jobs_and_names_what_is_new() -> None:
-    assert [job.folder for job in note("agent=dqn", "seed=0,1").jobs] == ["seed-0", "seed-1"]
+    assert [job.folder for job in write_plan("agent=dqn", "seed=0,1").jobs] == ["seed-0", "seed-1"]
     again = ("resume=auto", "agent=dqn")
     assert folders(*again, "seed=2,1") == ["seed-2", "seed-1"]
     assert folders(*again, "seed=0") == ["seed-0"]
@@ -90,35 +90,35 @@ def test_a_later_command_finds_its_jobs_and_names_what_is_new() -> None:
 
 
 def test_a_limit_of_all_jobs_is_no_part_of_a_name_when_it_grows() -> None:
-    note("seed=0,1", "trainer.max_opt_steps=9", "agent.gamma=0.5")
+    write_plan("seed=0,1", "trainer.max_opt_steps=9", "agent.gamma=0.5")
     assert folders("seed=0,1", "trainer.max_opt_steps=99", "agent.gamma=0.5", "resume=auto") == [
         "seed-0",
         "seed-1",
     ]
     other = folders("seed=0,1", "trainer.max_opt_steps=9", "agent.gamma=0.6", "resume=auto")
-    assert "seed-0" not in other  # another discount is another run
+    assert "seed-0" not in other  # a different discount makes a different run
 
 
 def test_a_sweep_that_was_numbered_is_continued_by_its_folder() -> None:
     jobs = [sweep_job(n, ["env=cartpole", f"seed={n}"], str(n)) for n in (0, 1)]
     common = ["env=cartpole"]
-    made = sweep_plan(jobs, command=["border-train"], launcher="basic", common=common)
+    plan = sweep_plan(jobs, command=["border-train"], launcher="basic", common=common)
     Path("S").mkdir()
-    write_sweep(Path("S"), made)
+    write_sweep(Path("S"), plan)
     assert folders("seed=1,0,2", "resume=auto") == ["1", "0", "seed-2"]
 
 
 def test_a_second_command_keeps_numbers_and_adds_no_column_for_itself() -> None:
-    note("seed=0,1")
-    made = note("seed=2,1", "resume=auto", "quiet=true")
-    assert [(job.number, job.folder) for job in made.jobs] == [
+    write_plan("seed=0,1")
+    plan = write_plan("seed=2,1", "resume=auto", "quiet=true")
+    assert [(job.number, job.folder) for job in plan.jobs] == [
         (0, "seed-0"),
         (1, "seed-1"),
         (2, "seed-2"),
     ]
-    assert made.swept == ["seed"]
-    stops = note("seed=2,1", "resume=auto", "sweep.on_error=stop", "sweep.skip_invalid=true")
-    assert (stops.jobs[0], stops.jobs[1].folder, stops.swept) == (made.jobs[0], "seed-1", ["seed"])
+    assert plan.swept == ["seed"]
+    stops = write_plan("seed=2,1", "resume=auto", "sweep.on_error=stop", "sweep.skip_invalid=true")
+    assert (stops.jobs[0], stops.jobs[1].folder, stops.swept) == (plan.jobs[0], "seed-1", ["seed"])
     assert len(stops.jobs) == 3
     assert json.loads(Path("S/sweep.json").read_text())["common"] == ["env=cartpole", "run_dir=S"]
 
@@ -147,23 +147,23 @@ def test_the_folder_of_a_job_may_be_no_link(tmp_path: Path) -> None:
         planned(Composer(), [*BASE, "seed=0,1", "run_dir=S"], ["border-train"])
 
 
-def named(*overrides: str) -> str:
+def folder_name(*overrides: str) -> str:
     return Places(Path("nowhere"), [], named=True).folder_of(overrides, 0).name
 
 
 def test_jobs_are_named_by_their_overrides_in_a_folder_of_their_own() -> None:
-    assert named("seed=0", "agent=dqn") == "agent-dqn__seed-0"
-    assert named() == "defaults"
+    assert folder_name("seed=0", "agent=dqn") == "agent-dqn__seed-0"
+    assert folder_name() == "defaults"
 
 
 def test_what_a_name_cannot_hold_is_told_apart_by_a_digest() -> None:
     texts = ("agent.hidden=[1,2]", "agent.hidden=[1.2]", "x=a b", "x=a/b", "x=a__b")
-    names = set(map(named, texts))
+    names = set(map(folder_name, texts))
     assert len(names) == 5
     assert not any(set(name) & set("[], /") for name in names)
 
 
 def test_a_long_name_is_cut_and_told_apart() -> None:
-    names = {named(f"name={'x' * 300}{end}") for end in "ab"}
+    names = {folder_name(f"name={'x' * 300}{end}") for end in "ab"}
     assert len(names) == 2
     assert max(map(len, names)) == MAX_FOLDER_NAME + 9

@@ -1,4 +1,4 @@
-"""The status of a sweep where there is no terminal."""
+"""Status lines of a sweep without a terminal."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def test_each_running_job_has_a_line_with_its_updates_score_and_time_left(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(panel, "SAY_EVERY_S", 0.0)
-    for number, found in enumerate(({"progress": PROGRESS}, {})):
+    for number, record in enumerate(({"progress": PROGRESS}, {})):
         (tmp_path / str(number)).mkdir()
-        (tmp_path / str(number) / "run.json").write_text(json.dumps(found))
+        (tmp_path / str(number) / "run.json").write_text(json.dumps(record))
     views = [JobView(number, f"seed={number}", tmp_path / str(number)) for number in range(2)]
     with SweepPanel(3, quiet=False) as shown:
         shown.show(views, num_waiting=1)

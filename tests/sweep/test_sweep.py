@@ -1,4 +1,4 @@
-"""Sweeps: every job for itself, and one table of all, under each launcher."""
+"""Sweeps: jobs are independent, and one table lists all of them, with every launcher."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ def swept_with(folder: Path, launcher: str) -> tuple[Path, str]:
 
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """Folder and output of a sweep whose second job failed."""
+    """The directory and the output of a sweep whose second job failed."""
     return swept_with(tmp_path_factory.mktemp("sweep"), BASIC)
 
 
 @pytest.fixture(scope="module")
 def in_processes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """The same with a process for each job."""
+    """The same sweep with one process per job."""
     return swept_with(tmp_path_factory.mktemp("sweep"), OURS)
 
 
@@ -81,23 +81,23 @@ def test_a_job_that_fails_leaves_the_others_alone(swept: tuple[Path, str]) -> No
     ]
     assert "RuntimeError: b is in the way" in rows[1]["reason"]
     folders = [Path(row["folder"]) for row in rows]
-    assert [each.name for each in folders] == [f"env.kwargs.file-{name}" for name in "abc"]
+    assert [job_dir.name for job_dir in folders] == [f"env.kwargs.file-{name}" for name in "abc"]
     assert facts_of(folders[1])["exit_reason"] == rows[1]["reason"]
-    logs = [(each / "border-train.log").read_text() for each in folders]
+    logs = [(job_dir / "border-train.log").read_text() for job_dir in folders]
     assert ["b is in the way" in log for log in logs] == [False, True, False]
 
 
 def test_the_table_of_a_sweep_shows_what_was_swept(swept: tuple[Path, str]) -> None:
     _, said = swept
     before, table = said.split(" job ")
-    assert "error: actor" in before  # the failure was said at once
+    assert "error: actor" in before  # the failure was reported immediately
     assert "\njob 1 (env.kwargs.file=b), 2 of 3\n" in before
     heading, *lines = table.splitlines()
     assert heading.split() == ["env.kwargs.file", "status", "score", "reason"]
     assert lines[1].split()[:4] == ["0", "a", "done", "20.0"]
     assert "2 of 3 jobs done\n" in table
     assert table.endswith(f" env.kwargs.file=a,b,c {BASIC} resume=auto\n")
-    assert " 'agent.hidden=[4]' " in table  # as a shell must be told
+    assert " 'agent.hidden=[4]' " in table  # quoted for the shell
 
 
 @pytest.mark.slow
@@ -124,12 +124,12 @@ def test_the_same_command_runs_only_what_failed(
 ) -> None:
     shutil.copytree(swept[0] / "S", folder / "S", symlinks=True)
     jobs = [folder / "S" / f"env.kwargs.file-{name}" for name in "abc"]
-    first = [(each / "run.json").read_bytes() for each in jobs]
+    first = [(job / "run.json").read_bytes() for job in jobs]
     assert train_status(*SWEEP, launcher, "resume=auto") == 0
     assert "3 of 3 jobs done" in capsys.readouterr().out
     rows = sweep_rows(folder / "S")
     assert [(row["status"], row["score"]) for row in rows] == [("done", "20.0")] * 3
-    again = [(each / "run.json").read_bytes() for each in jobs]
+    again = [(job / "run.json").read_bytes() for job in jobs]
     assert [old == new for old, new in zip(first, again, strict=True)] == [True, False, True]
 
 
@@ -205,7 +205,7 @@ def test_a_quiet_sweep_prints_no_table_and_leaks_nothing_into_its_next_job(
 
 
 def sweep_of(root: Path, seed: int) -> Sweep:
-    """A sweep with one job."""
+    """Plans a sweep with one job."""
     typed = ["env=cartpole", f"seed={seed}", f"run_dir={root}", "resume=auto", "quiet=true"]
     return Sweep(planned(Composer(), typed, ["border-train"]))
 
@@ -214,11 +214,11 @@ def test_sweeps_that_begin_in_one_moment_are_both_in_the_list_of_the_directory(
     tmp_path: Path,
 ) -> None:
     sweeps = [sweep_of(tmp_path, seed) for seed in (1, 2)]
-    for each in sweeps:
-        each.begin()
+    for sweep in sweeps:
+        sweep.begin()
     plan = read_sweep(tmp_path)
     assert plan is not None
-    assert [each.values["seed"] for each in plan.jobs] == ["1", "2"]
+    assert [job.values["seed"] for job in plan.jobs] == ["1", "2"]
 
 
 def test_a_sweep_whose_directory_was_deleted_meanwhile_has_failed(
@@ -231,7 +231,7 @@ def test_a_sweep_whose_directory_was_deleted_meanwhile_has_failed(
     write_json(job / "run.json", {"status": "done"})
     assert sweep.finish() == 0
     shutil.rmtree(root)
-    job.mkdir(parents=True)  # as a run makes its own again
+    job.mkdir(parents=True)  # a run recreates its directory
     write_json(job / "run.json", {"status": "done"})
     assert sweep.finish() == 1
     assert "sweep.json was deleted" in capsys.readouterr().out
@@ -245,9 +245,9 @@ def test_two_sweeps_in_one_directory_train_each_job_once(tmp_path: Path) -> None
         Command(tmp_path, *typed, *one, "seed=0,1,2") as up,
         Command(tmp_path, *typed, *one, "seed=2,1,0") as down,
     ):
-        said = [each.ended()[1] for each in (up, down)]
+        said = [command.ended()[1] for command in (up, down)]
     facts = [facts_of(tmp_path / "S" / f"seed-{seed}") for seed in range(3)]
-    assert [(each["status"], len(each["attempts"])) for each in facts] == [("done", 1)] * 3, said
+    assert [(run["status"], len(run["attempts"])) for run in facts] == [("done", 1)] * 3, said
     assert not re.search("(?<!0 )failed", "".join(said))
 
 
@@ -258,20 +258,20 @@ def test_nothing_outlives_the_command_and_typed_again_it_completes_the_rest(
 ) -> None:
     jobs = [tmp_path / "S" / f"seed-{seed}" for seed in (0, 1)]
     with Command(tmp_path, *ENDLESS, "seed=0,1", OURS, "hydra.launcher.jobs=2") as command:
-        command.until(lambda: all((each / "checkpoints/latest").exists() for each in jobs))
+        command.until(lambda: all((job / "checkpoints/latest").exists() for job in jobs))
         command.send(signal.SIGKILL if how == "killed" else signal.SIGINT)
-        status, said = command.ended()  # and all that held its pipes
+        status, said = command.ended()  # waits for all processes that hold its pipes
     assert status == (-signal.SIGKILL if how == "killed" else 130), said
     statuses = _statuses_once_ended(tmp_path / "S")
     assert statuses == {"killed" if how == "killed" else "interrupted"}, said
     assert how == "killed" or "0 of 2 jobs done" in said
     ended = ("trainer.max_opt_steps=200", "resume=auto", OURS)
-    again = [each for each in ENDLESS if "max_opt_steps" not in each]
+    again = [override for override in ENDLESS if "max_opt_steps" not in override]
     with Command(tmp_path, *again, *ended, "seed=0,1") as command:
         status, said = command.ended()
     assert status == 0, said
     assert [row["status"] for row in sweep_rows(tmp_path / "S")] == ["done", "done"]
-    assert [len(facts_of(each)["attempts"]) for each in jobs] == [2, 2]
+    assert [len(facts_of(job)["attempts"]) for job in jobs] == [2, 2]
 
 
 @pytest.mark.slow
@@ -287,7 +287,7 @@ def test_a_process_that_is_killed_takes_its_own_job_alone(tmp_path: Path) -> Non
 
 
 def _statuses_once_ended(root: Path) -> set[str]:
-    """Those of the jobs, whose processes the kernel ends a moment after the command."""
+    """Waits for the kernel to end the jobs' processes, then returns the statuses of the jobs."""
     plan = read_sweep(root)
     assert plan is not None
     for _ in range(200):
