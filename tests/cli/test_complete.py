@@ -1,4 +1,4 @@
-"""Shell completion: the candidates for every kind of word."""
+"""The candidates that shell completion offers."""
 
 from __future__ import annotations
 

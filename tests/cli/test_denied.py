@@ -1,4 +1,4 @@
-"""Files and directories without access: the error has path and reason, and nothing is written."""
+"""Commands without access to a file or directory fail with its path and the reason."""
 
 from __future__ import annotations
 

@@ -246,7 +246,7 @@ def test_what_is_not_understood_is_refused(
 def test_shown_episodes_are_those_of_the_evaluation_one_after_another(
     capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")  # draws without opening a window
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")  # renders without opening a window
     settings = ("imports=[unruly]", "env.id=Shows-v0", "run_dir=run", "recorder=none")
     assert train_status(*settings, *QUICK, "quiet=true") == 0
     monkeypatch.setattr(unruly.Shows, "drawn", 0)

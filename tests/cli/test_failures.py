@@ -113,7 +113,7 @@ def test_a_nan_observation_is_named_with_its_actor_and_sample(
     assert "is not finite: [0.5, nan, 0.5]" in said
     assert "Traceback" not in said
     facts = facts_of(folder / "run")
-    # a message has 10 samples, and the tenth is rejected; the first update follows sample 50
+    # messages have 10 samples each; the tenth is rejected. The first update follows sample 50
     assert (facts["samples_total"], facts["opt_steps"]) == (90, 41)
     # a checkpoint that comes due while another is being written is skipped
     assert steps_saved(folder / "run")[-1] in range(7, 36, 7)

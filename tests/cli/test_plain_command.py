@@ -1,4 +1,4 @@
-"""Arguments `RUN_DIR key=value …`: a directory name may look like a setting."""
+"""Arguments of the form `RUN_DIR key=value …`, with directory names that look like settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`border-plot`: its output, its files, and the arguments it refuses."""
+"""`border-plot`: printed output, written files, and refused arguments."""
 
 from __future__ import annotations
 

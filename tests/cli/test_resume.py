@@ -37,7 +37,7 @@ TYPED = (
     *("trainer.record_interval=50", "evaluator.num_episodes=2", "agent.hidden=[8]"),
 )
 JOB_1 = "seed-1"
-ENDLESS = (  # ends only by the signal that its environment sends
+ENDLESS = (  # runs until its environment sends a signal
     *("imports=[unruly]", "trainer.max_opt_steps=1000000", "trainer.warmup_period=20"),
     *("agent.hidden=[4]", "agent.batch_size=4", "evaluator.num_episodes=1"),
     *("actor_manager=serial", "actor_manager.n_buffer=10", "actor_manager.num_actors=1"),
@@ -46,7 +46,7 @@ ENDLESS = (  # ends only by the signal that its environment sends
 
 
 def stopped(run_dir: Path, status: str = "interrupted", **facts: Any) -> None:
-    """Writes what an attempt leaves behind; its checkpoint only looks complete."""
+    """Writes the files of a stopped attempt; the checkpoint only looks complete."""
     (run_dir / "checkpoints" / "0000000010").mkdir(parents=True)
     (run_dir / "checkpoints" / "0000000010" / "manifest.json").write_text("{}")
     reason = "max_opt_steps reached" if status == "done" else "stopped by SIGTERM"
@@ -115,7 +115,7 @@ def test_a_run_that_is_running_is_refused(folder: Path, ran: Ran, refusal: Refus
     with RunLock(folder / "a"):
         for typed in (["resume=a"], ["resume=auto", *new], new):
             assert f"a is in use by process {os.getpid()} on " in refusal(*typed)
-    assert ran("resume=a").earlier == [EarlierRun(start=Start.CONTINUED)]  # no lock: it was killed
+    assert ran("resume=a").earlier == [EarlierRun(start=Start.CONTINUED)]  # without a lock: killed
 
 
 def train_or_refuse(job: Job) -> Outcome:

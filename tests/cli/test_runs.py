@@ -32,7 +32,7 @@ def runs(folder: Path) -> Path:
 
 
 def list_as_json(capsys: Capture, *argv: str) -> list[dict[str, Any]]:
-    """Runs `border-runs --json`, which prints one list and nothing else; returns the list."""
+    """Runs `border-runs --json` and returns the list that it prints."""
     assert runs_status(*argv, "--json") == 0
     rows = json.loads(capsys.readouterr().out)
     assert isinstance(rows, list)

@@ -52,12 +52,12 @@ def theirs(ran: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
 
 @pytest.fixture
 def mark(folder: Path) -> Path:
-    """A file that exists once code of the run has been executed."""
+    """A file that is created if code of the run is executed."""
     return folder / "mark"
 
 
 def from_python(call: Callable[..., object], *arguments: object) -> int:
-    """Calls a function; prints a `ConfigError` and returns its exit status, as a command does."""
+    """Calls a function and handles a `ConfigError` as a command does; returns the exit status."""
     try:
         call(*arguments)
     except ConfigError as error:
@@ -249,7 +249,7 @@ def test_an_environment_that_is_given_replaces_the_saved_one(theirs: Theirs, fol
     sys.path.append(str(install_module(folder, "of_gymnasium", folder / "mark", "gymnasium")))
     run = theirs(env__id="of_gymnasium:make")
     load_policy(run, env=CartPoleEnv)
-    with pytest.raises(ConfigError, match=r"env\.id"):  # a resume must not change it
+    with pytest.raises(ConfigError, match=r"env\.id"):  # must not change on resume
         resume(run, MORE, env=CartPoleEnv)
     of_gymnasium = importlib.import_module("of_gymnasium")
     resume(run, MORE, env=of_gymnasium.make)
@@ -324,7 +324,7 @@ def test_an_argument_that_is_typed_may_lead_anywhere(theirs: Theirs) -> None:
 
 
 def on_a_cluster(theirs: Path, address: str, capsys: Capture, *typed: str) -> None:
-    """Rewrites the saved settings of a run to Ray actors at this address."""
+    """Rewrites the saved settings of a run to use Ray actors at this address."""
     chosen = ("actor_manager=ray", f"actor_manager.address='{address}'", *typed)
     assert train_status("--from", str(theirs), *chosen, "--cfg", "job", "--resolve") == 0
     (theirs / SETTINGS).write_text(capsys.readouterr().out)

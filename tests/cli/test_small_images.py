@@ -39,7 +39,7 @@ def kwargs_override(kwargs: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize("form", sampled([*FORMS], every=3))
 @pytest.mark.parametrize("actor_manager", sampled(["serial", "thread", "process"], every=3))
-def test_small_images_are_trained_on_shown_and_stored_as_one_byte_per_pixel(
+def test_a_run_shows_the_form_of_small_images_and_stores_them_as_bytes(
     form: str, actor_manager: str, folder: Path, capsys: Capture
 ) -> None:
     kwargs, said = FORMS[form]

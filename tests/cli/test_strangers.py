@@ -56,7 +56,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def mark(folder: Path) -> Path:
-    """A file that exists once code of the run has been executed."""
+    """A file that is created if code of the run is executed."""
     return folder / "mark"
 
 
@@ -64,7 +64,7 @@ def mark(folder: Path) -> Path:
 def attack(
     ran: Path, folder: Path, mark: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Attack]:
-    """Copies a run and adds a module that its settings import from its `import_paths`."""
+    """Copies a run and makes its settings import a module from the run directory."""
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(folder / "datasets"))
 
     def _attack(
@@ -90,7 +90,7 @@ def attack(
 
 
 def status_from_python(call: Callable[..., object], *arguments: object) -> int:
-    """Calls a function; prints a `ConfigError` and returns its exit status, as a command does."""
+    """Calls a function and handles a `ConfigError` as a command does; returns the exit status."""
     try:
         call(*arguments)
     except ConfigError as error:
@@ -248,7 +248,7 @@ PROJECT = '[project.entry-points."border_cli.plugins"]\nx = "{module}:f"\n'
 
 @pytest.fixture
 def lending(ran: Path, folder: Path, mark: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current directory, which contains a run and plug-ins for border_cli and Hydra."""
+    """A current directory that contains a run and plug-ins for border_cli and Hydra."""
     sweep_dir = folder / "sweep"
     shutil.copytree(ran, sweep_dir / "seed-0", symlinks=True)
     (sweep_dir / "pyproject.toml").write_text(PROJECT.format(module=MODULE))

@@ -1,4 +1,4 @@
-"""Uses of `border-train` that train nothing: help, settings and completion."""
+"""`border-train` without training: help, settings, and shell completion."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_tab_offers_flags_and_prints_no_refusal(
 ) -> None:
     assert folder
     assert completed("border-train --cf", monkeypatch, capsys) == ["--cfg"]
-    assert completed("border-train -cd ", monkeypatch, capsys) == []  # left to the shell
+    assert completed("border-train -cd ", monkeypatch, capsys) == []  # the shell completes paths
     assert completed("border-train -cd nowhere agent=", monkeypatch, capsys) == []
     assert completed("border-train --nope agent=", monkeypatch, capsys) == []
     assert capsys.readouterr().err == ""

@@ -19,7 +19,7 @@ pytest.importorskip("optuna")
 
 Capture = pytest.CaptureFixture[str]
 
-RUNS = (  # settings of every run: two rungs, at one and two evaluations
+RUNS = (  # settings of every run: two rungs, after one and two evaluations
     "trainer=sync",
     "trainer.max_env_steps=80",
     "trainer.eval_interval_env_steps=40",

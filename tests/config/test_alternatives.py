@@ -1,4 +1,4 @@
-"""Intervals in updates or env steps, of which the last one set counts, and typed schedules."""
+"""Intervals in updates or in env steps (the last one set applies), and schedules in overrides."""
 
 from __future__ import annotations
 

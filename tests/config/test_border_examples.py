@@ -25,7 +25,7 @@ SYNC = {
 
 
 def every(interval: int) -> dict[str, Any]:
-    """Returns one interval for evaluating, recording and saving, as Border's `EVAL_INTERVAL`."""
+    """Uses one interval for evaluating, recording and saving, as `EVAL_INTERVAL` in Border."""
     return {f"trainer.{name}_interval": interval for name in ("eval", "record", "save")}
 
 
@@ -61,7 +61,7 @@ EPSILON = {"initial": 1.0, "final": 0.02, "kind": "linear"}
 ATARI = {
     "env.game": "pong",
     "env.id": "atari/pong",
-    "env.episodic_life": False,  # the example has its code for episodic lives commented out
+    "env.episodic_life": False,  # episodic lives are commented out in the example
     "env.clip_rewards": True,
     "agent.gamma": 0.99,
     "agent.batch_size": 32,
@@ -150,7 +150,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "agent.epsilon": EPSILON | {"steps": 6 * 1_000_000},  # 1,000,000 actions per actor
         "actor_manager.num_actors": 6,
         "actor_manager.n_buffer": 100,
-        "trainer.warmup_period": 100,  # 32 in the example, whose messages have 100 samples
+        "trainer.warmup_period": 100,  # 32 in the example, but actors send 100 samples at a time
         "trainer.warmup": "policy",
         "trainer.samples_per_opt_step": None,
         "trainer.sync_interval": 1,

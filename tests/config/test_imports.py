@@ -34,7 +34,7 @@ AGENTS.register("NAME", MineConfig, "MODULE:Mine")
 
 @pytest.fixture
 def mine(own_modules: None, write: Write, request: pytest.FixtureRequest) -> str:
-    """Writes a module with an agent, and a config file; returns their name, unique to the test."""
+    """Writes a module that registers an agent, and its config file; returns the name they share."""
     assert own_modules is None
     name = f"own_{abs(hash(request.node.name))}"
     write(f"{name}.py", MODULE.replace("NAME", name).replace("MODULE", name))

@@ -71,7 +71,7 @@ def setting_paths(settings: object, path: str = "") -> Iterator[str]:
 
 
 def typed_settings() -> list[tuple[str, tuple[str, ...]]]:
-    """Returns all settings, each with the choices under which it exists."""
+    """Returns pairs of a setting and the choices under which it exists."""
     settings: dict[str, tuple[str, ...]] = {}
     for choices in ((), ("replay_buffer=prioritized", "actor_manager=serial")):
         for path in setting_paths(compose("env=cartpole", *choices)):

@@ -1,4 +1,4 @@
-"""Components that on-policy agents choose, and settings that they refuse."""
+"""Components that on-policy agents choose, and settings that do not work with them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`--from RUN_DIR`: a new run with the settings of another one."""
+"""`--from RUN_DIR`: a new run with the settings of an earlier one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Components and settings chosen by agent=rainbow and agent=discrete_cql, and their overrides."""
+"""Components chosen by agent=rainbow and agent=discrete_cql, and how they are overridden."""
 
 from __future__ import annotations
 

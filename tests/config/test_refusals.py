@@ -1,4 +1,4 @@
-"""Refused settings: the message names the file, the key, the value, and what is allowed."""
+"""Invalid settings: the error names the file, the key, the value, and what is allowed."""
 
 from __future__ import annotations
 

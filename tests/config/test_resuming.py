@@ -124,7 +124,7 @@ def test_a_run_goes_on_with_other_limits_parts_and_outputs_and_nothing_else() ->
 @pytest.mark.parametrize(
     ("key", "free"),
     [
-        ("trainer.sync_interval", True),  # although trainer=offline has another default
+        ("trainer.sync_interval", True),  # trainer=offline redefines its default
         ("agent.value_learning_rate.final", True),
         ("evaluator.resources.CPU", True),
         ("recorder.mine.path", True),

@@ -1,4 +1,4 @@
-"""Saved settings compose to the same run; only what `resolved_yaml` writes can be read."""
+"""Saved settings compose to the same config; what `resolved_yaml` never writes is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The order in which directories are searched for config files; plug-ins that add directories."""
+"""The search order of config directories, including those of plug-ins."""
 
 from __future__ import annotations
 

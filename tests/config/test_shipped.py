@@ -15,7 +15,7 @@ FILES = sorted(
     if file.parent.name not in ("tuned", "search")
 )
 TUNED = sorted(file.stem for file in (CONF / "tuned").glob("*.yaml"))
-ON_POLICY = ("ppo", "a2c")  # these agents need one replay buffer and one trainer
+ON_POLICY = ("ppo", "a2c")  # agents that work with one replay buffer and one trainer only
 
 
 @pytest.mark.parametrize(("group", "name"), sampled([*FILES], every=7))
@@ -51,7 +51,7 @@ GROUPS_BESIDE = sorted({group for group, _ in FILES} - {"agent", "env", "experim
 OPTIONS = [
     [f"{group}={name}" for in_group, name in FILES if in_group == group and name != "rollout"]
     for group in GROUPS_BESIDE
-]  # options per group
+]  # one list per group
 SYNC = ["trainer=sync", "actor_manager=serial"]  # trainer=sync works with no other manager
 ROWS = [[names[row % len(names)] for names in OPTIONS] for row in range(max(map(len, OPTIONS)))]
 

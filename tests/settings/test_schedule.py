@@ -1,4 +1,4 @@
-"""Schedules: values worked out by hand, refused ones, and their length if the run sets it."""
+"""Schedules: their values, refused schedules, and schedules that end with the run."""
 
 from __future__ import annotations
 

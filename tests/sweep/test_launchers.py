@@ -1,5 +1,5 @@
-"""Third-party launchers and sweepers: workers are set up as the command is, and the table of the
-sweep is built from the run directories."""
+"""Third-party launchers and sweepers: workers get the setup of the command, and the sweep table
+is built from the run directories."""
 
 from __future__ import annotations
 

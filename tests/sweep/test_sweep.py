@@ -1,4 +1,4 @@
-"""Sweeps: jobs are independent, and one table lists all of them, with every launcher."""
+"""Sweeps with every launcher: a failing job affects no other, and one table lists all jobs."""
 
 from __future__ import annotations
 
@@ -287,7 +287,7 @@ def test_a_process_that_is_killed_takes_its_own_job_alone(tmp_path: Path) -> Non
 
 
 def _statuses_once_ended(root: Path) -> set[str]:
-    """Waits for the kernel to end the jobs' processes, then returns the statuses of the jobs."""
+    """Returns the statuses of the jobs after the kernel has ended their processes."""
     plan = read_sweep(root)
     assert plan is not None
     for _ in range(200):
