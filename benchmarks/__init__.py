@@ -1,5 +1,5 @@
-"""Speed benchmarks; `python -m benchmarks` prints the whole table."""
+"""Speed benchmarks; `python -m benchmarks` runs all of them."""
 
 from benchmarks.machine import one_thread_for_blas
 
-one_thread_for_blas()  # before any of the modules here loads numpy
+one_thread_for_blas()  # before any benchmark module imports numpy

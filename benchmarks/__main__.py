@@ -1,54 +1,55 @@
-"""The whole table, one JSON object per row; progress goes to standard error.
+"""Runs all benchmarks; prints one JSON object per row, and progress to standard error.
 
-    pip install -e ".[bench]"       Stable-Baselines3, for the rows that compare with it
+    pip install -e ".[bench]"       Stable-Baselines3, for the rows that compare against it
     python -m benchmarks            about an hour on two idle cores
-    python -m benchmarks --quick    five minutes: one small repetition of everything
+    python -m benchmarks --quick    about five minutes: one small repetition of everything
 
 Each part is also a command with its own options (`--help`):
 
     python -m benchmarks.learner      updates/s in a full run, against a bare PyTorch loop
     python -m benchmarks.updates      updates/s of each kind of agent, against a bare PyTorch loop
-    python -m benchmarks.matched      the same DQN by us, a bare loop and Stable-Baselines3
-    python -m benchmarks.matched_sac  the same SAC by us and Stable-Baselines3, on 1 and 2 threads
-    python -m benchmarks.matched_ppo  the same PPO by us and Stable-Baselines3
+    python -m benchmarks.matched      the same DQN in border_cli, a bare loop and Stable-Baselines3
+    python -m benchmarks.matched_sac  the same SAC in border_cli and Stable-Baselines3
+    python -m benchmarks.matched_ppo  the same PPO in border_cli and Stable-Baselines3
     python -m benchmarks.solve        seconds from Enter to CartPole solved
     python -m benchmarks.scaling      samples/s of slow environments, by number of actors
     python -m benchmarks.ratio        samples per update, requested and actual
     python -m benchmarks.start        seconds from Enter to the first update, and back to the prompt
-    python -m benchmarks.saving       updates/s with a checkpoint every 30 s, against none
-    python -m benchmarks.kills        a run that is killed 100 times, and the updates it loses
-    python -m benchmarks.prioritized  microseconds of prioritized replay, against a binary tree
-    python -m benchmarks.matmul       microseconds of matrix products, torch's own against oneDNN's
+    python -m benchmarks.saving       updates/s with a checkpoint every 30 s, against no checkpoints
+    python -m benchmarks.kills        updates lost by a run that is killed 100 times
+    python -m benchmarks.prioritized  microseconds per prioritized batch, against a binary tree
+    python -m benchmarks.matmul       microseconds per matrix product, with torch and with oneDNN
 
-Not part of the table, for they need the extra `ray`, the first also `bench-ray`:
+The following are not part of the table. These need the extra `ray`, and the first one `bench-ray`:
 
-    python -m benchmarks.ray_sampling    samples/s through Ray, by us, RLlib and TorchRL
+    python -m benchmarks.ray_sampling    samples/s through Ray: border_cli, RLlib and TorchRL
     python -m benchmarks.ray_memory      memory while 10,000,000 samples pass through Ray
-    python -m benchmarks.ray_scale       1,000 simulated actors: what the learner takes in
+    python -m benchmarks.ray_scale       samples/s received from 1,000 simulated actors
     python -m benchmarks.cluster_losses  a run whose actors are killed 50 times
 
-Nor is this, which needs the extras `atari` and `bench`:
+This one needs the extras `atari` and `bench`:
 
     python -m benchmarks.atari          Pong: steps/s and updates/s, against ALE, EnvPool and others
 
-Nor are these, which need the extra `tune`:
+These need the extra `tune`:
 
-    python -m benchmarks.halving      how often pruning loses the best trial, in made-up studies
-    python -m benchmarks.study_kills  a study whose processes are killed, against one undisturbed
+    python -m benchmarks.halving      how often pruning discards the best trial, simulated
+    python -m benchmarks.study_kills  a study whose processes are killed, against an undisturbed one
 
-Nor is this, which needs the extra `bench` and half an hour:
+This one needs the extra `bench` and takes half an hour:
 
-    python -m benchmarks.zoo_search     the RL Zoo's search for DQN: its best score so far
+    python -m benchmarks.zoo_search     the RL Zoo's search for DQN: its best score over time
 
-Nor is this, which needs a GPU:
+This one needs a GPU:
 
     python -m benchmarks.gpu            the tests marked `gpu`; updates/s against plain torch loops
 
-Scores of the agents are a separate table, which takes hours: `python -m benchmarks.results --help`.
+The scores of the agents are a separate table, which takes hours: `python -m benchmarks.results
+--help`.
 
-Within a part all contenders take turns, and every ratio is computed within a repetition. Each
-measurement runs in its own process. Leave the machine idle meanwhile: `other_cores` in each row is
-the number of cores that other programs kept busy. docs/benchmarks.md describes the method.
+Within a part, all contenders take turns, and every ratio is computed within one repetition. Each
+measurement runs in its own process. Leave the machine idle: `other_cores` in each row is the
+number of cores that other programs kept busy. docs/benchmarks.md describes the method.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ import time
 
 from benchmarks.table import say
 
-PARTS: dict[str, list[str]] = {  # module -> its arguments under --quick
+PARTS: dict[str, list[str]] = {  # module -> arguments for --quick
     "learner": ["--repetitions", "1", "--updates", "500"],
     "updates": ["--repetitions", "1", "--seconds", "1"],
     "matched": ["--repetitions", "1", "--updates", "1000"],

@@ -1,10 +1,10 @@
-"""A network in numpy against the learner's module in torch, as actors call them.
+"""Time per call of the actors' networks: numpy against the learner's torch modules.
 
     python -m benchmarks.acting [--repetitions 10]
 
-One thread, with 1 and with 8 observations, in µs a call; the two take turns. Dense forms are
-[256, 256] on 4 numbers. A twin in numpy stays while torch takes more than 1.1 times as long with
-one observation (`to_torch` below 0.91).
+Measures microseconds per call on one thread, for 1 and 8 observations; the two contenders take
+turns. Dense networks are [256, 256] with 4 inputs. A numpy network is worth keeping as long as
+torch takes more than 1.1 times as long for one observation (`to_torch` below 0.91).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from benchmarks.table import Reading, column, emit, parser, ratios, summary, take_turns
+from benchmarks.table import Reading, column, emit, make_parser, ratios, summary, take_turns
 from border_cli.core.spaces import BoxSpace
 from border_cli.nn.architecture import Architecture
 from border_cli.nn.features import Features
@@ -43,7 +43,7 @@ def space(*shape: int, dtype: str = "float32", high: int = 1) -> BoxSpace:
 
 
 class Contenders:
-    """Both ways to compute one network, with the same weights; noisy where it explores so."""
+    """A network in numpy and in torch, with the same weights; noisy if it explores by noise."""
 
     def __init__(self, network: nn.Module, twin: ActingNetwork, architecture: Architecture) -> None:
         self._features = Features(architecture, normalize=False)
@@ -56,7 +56,7 @@ class Contenders:
 
     @torch.inference_mode()
     def torch(self, obs: Any) -> Any:
-        """Each row has noise of its own, as in numpy."""
+        """Draws separate noise for each row, as the numpy network does."""
         features = self._features(tensor_obs(obs))
         if not self._draws:
             return self._network(features).numpy()
@@ -67,7 +67,7 @@ class Contenders:
 
 
 class Means(nn.Module):
-    """Means of quantiles, as those act that learn them."""
+    """The mean over quantiles, by which quantile agents act."""
 
     def __init__(self, network: nn.Module, fractions: int) -> None:
         super().__init__()
@@ -84,13 +84,13 @@ class Means(nn.Module):
 
 
 def forms() -> dict[str, Contenders]:
-    """By the names of the rows."""
+    """Builds the contenders, keyed by row name."""
     dense, generator = Architecture(space(4), hidden=(256, 256)), torch.Generator().manual_seed(0)
     network = partial(Network, dense, generator=generator)
     value = partial(ValueNetwork, dense, ACTIONS, generator, dueling=True)
     quantile = QuantileNetwork(dense, 64, ACTIONS, generator)
     fractions = torch.linspace(0, 1, 32).tolist()
-    made = {
+    contenders = {
         "plain": Contenders(network(ACTIONS), NumpyNetwork(dense), dense),
         "dueling": Contenders(value(), NumpyValueNetwork(dense, atoms=1), dense),
         "rainbow": Contenders(
@@ -105,12 +105,14 @@ def forms() -> dict[str, Contenders]:
     }
     for kind, shape in (("minatar_cnn", (10, 10, 4)), ("nature_cnn", (84, 84, 4))):
         images = Architecture(space(*shape, dtype="uint8", high=255), kind=kind, hidden=(256,))
-        made[kind] = Contenders(Network(images, ACTIONS, generator), NumpyNetwork(images), images)
-    return made
+        contenders[kind] = Contenders(
+            Network(images, ACTIONS, generator), NumpyNetwork(images), images
+        )
+    return contenders
 
 
 def microseconds(call: Any, obs: Any, _: int = 0) -> Reading:
-    """One call, on average over a round."""
+    """Returns the mean time of one call during a round."""
     calls, began_s = 0, time.perf_counter()
     while time.perf_counter() - began_s < ROUND_S:
         for _ in range(20):
@@ -120,7 +122,7 @@ def microseconds(call: Any, obs: Any, _: int = 0) -> Reading:
 
 
 def main() -> None:
-    repetitions = parser(__doc__, repetitions=10).parse_args().repetitions
+    repetitions = make_parser(__doc__, repetitions=10).parse_args().repetitions
     torch.set_num_threads(1)
     for name, form in forms().items():
         shape = {"minatar_cnn": (10, 10, 4), "nature_cnn": (84, 84, 4)}.get(name, (4,))
@@ -134,7 +136,7 @@ def main() -> None:
             readings = take_turns(contenders, repetitions)
             times = [column(readings[kind], "us") for kind in ("numpy", "torch")]
             line = {"to_torch": ratios(*times)}
-            line |= {kind: summary(each)["us"] for kind, each in readings.items()}
+            line |= {kind: summary(results)["us"] for kind, results in readings.items()}
             emit("acting", f"{name}, {rows}", line)
 
 

@@ -1,4 +1,4 @@
-"""Import before torch: makes its threads wait for each other as in `border-train`."""
+"""Import this before torch: idle torch threads then wait as in `border-train`."""
 
 from border_cli.process.startup import set_up_threads
 

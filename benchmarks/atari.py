@@ -1,17 +1,17 @@
-"""Pong: environment steps and DQN updates per second, against others in the same run.
+"""Pong: environment steps and DQN updates per second, compared with other libraries.
 
     python -m benchmarks.atari [--repetitions 3] [--seconds 4] [--envs 8] [--threads 2]
 
-Needs the extras `atari` and `bench`; rows of EnvPool need `envpool`, which may have to be installed
-into a directory of its own on `PYTHONPATH`.
+Needs the extras `atari` and `bench`. EnvPool rows need `envpool`, which may have to be installed
+into a separate directory on `PYTHONPATH`.
 
-`steps`: eight environments with random actions, through `Actor.step` with all that it does
-(checks, episodes, step processor, messages), against ALE's vector environment alone and EnvPool's,
-which step with the same settings and drop what they get. They take turns of a quarter of a second
-in one process, because a shared machine changes its speed from one second to the next; each
-repetition has a new process. `updates`: DQN with the Nature network and batches of 32, sampled from
-4,000 stored transitions, at full precision (`ours`) and at medium, against a bare PyTorch loop with
-autograd and Stable-Baselines3, each in its own process.
+`steps`: eight environments with random actions. `ours` is a complete `Actor.step` (checks,
+episodes, step processor, messages); ALE's vector environment and EnvPool step with the same
+settings and drop the results. The contenders alternate every quarter of a second in one process,
+because the speed of a shared machine changes from one second to the next. Each repetition starts a
+new process. `updates`: DQN with the Nature network and batches of 32, sampled from 4,000 stored
+transitions, at full (`ours`) and medium (`ours_medium`) matmul precision, against a bare PyTorch
+loop with autograd and Stable-Baselines3, each in its own process.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from benchmarks.table import (
     column,
     contenders_of,
     emit,
-    parser,
+    make_parser,
     ratios,
     spread,
     summary,
@@ -47,42 +47,42 @@ LEARNING_RATE = 1e-4
 GAMMA = 0.99
 SETTLED_S = 1.0
 TURN_S = 0.25
-MODULES = {"envpool": "envpool", "sb3": "stable_baselines3"}  # what needs more
+MODULES = {"envpool": "envpool", "sb3": "stable_baselines3"}  # packages that contenders need
 STEPS = ("ours", "ale", "envpool")
 UPDATES = ("ours", "ours_medium", "bare", "sb3")
 
 
 def _settled_rate(once: Callable[[], object], seconds: float) -> float:
-    """How many per second, after a while to settle."""
+    """Returns calls per second, measured after a settling period."""
     _rate(once, 1, SETTLED_S)
     return _rate(once, 1, seconds)
 
 
-def _rate(once: Callable[[], object], each: int, seconds: float) -> float:
-    """How many per second; `once` makes so many."""
-    made, began_s = 0, time.perf_counter()
-    while (taken_s := time.perf_counter() - began_s) < seconds:
+def _rate(once: Callable[[], object], amount: int, seconds: float) -> float:
+    """Returns units per second; each call of `once` completes `amount` units."""
+    total, began_s = 0, time.perf_counter()
+    while (elapsed_s := time.perf_counter() - began_s) < seconds:
         once()
-        made += each
-    return made / taken_s
+        total += amount
+    return total / elapsed_s
 
 
 def steps(kinds: list[str], seed: int, seconds: float, envs: int, threads: int) -> Reading:
-    """Environment steps per second of each kind, and how many times the others we are."""
+    """Returns the env steps per second of each kind, and the ratios of ours to the others."""
     makers = {"ours": _our_actor, "ale": _ale, "envpool": _envpool}
-    stepping = {kind: makers[kind](seed, envs, threads) for kind in kinds}
-    for once in stepping.values():
+    steppers = {kind: makers[kind](seed, envs, threads) for kind in kinds}
+    for once in steppers.values():
         _rate(once, envs, SETTLED_S)
     rates: dict[str, list[float]] = {kind: [] for kind in kinds}
     for turn in range(round(seconds / TURN_S)):
         for kind in kinds if turn % 2 == 0 else reversed(kinds):
-            rates[kind].append(_rate(stepping[kind], envs, TURN_S))
+            rates[kind].append(_rate(steppers[kind], envs, TURN_S))
     reading = {
         f"to_{kind}": ratios(rates["ours"], rates[kind])["median"]
         for kind in kinds
         if kind != "ours"
     }
-    return reading | {kind: median(each) for kind, each in rates.items()}
+    return reading | {kind: median(values) for kind, values in rates.items()}
 
 
 def _our_actor(seed: int, envs: int, threads: int) -> Callable[[], object]:
@@ -132,7 +132,7 @@ def _random_steps(env: Any, seed: int, envs: int, dtype: type) -> Callable[[], o
 
 
 def updates(kind: str, seed: int, seconds: float, threads: int) -> Reading:
-    """Updates per second."""
+    """Returns updates per second."""
     import torch
 
     torch.set_num_threads(threads)
@@ -141,7 +141,7 @@ def updates(kind: str, seed: int, seconds: float, threads: int) -> Reading:
 
 
 def _stored(seed: int) -> dict[str, np.ndarray]:
-    """Transitions, as every contender stores them."""
+    """Returns the transitions that every contender stores."""
     rng = np.random.default_rng(seed)
     return {
         "obs": rng.integers(256, size=(CAPACITY, *SHAPE), dtype=np.uint8),
@@ -179,7 +179,7 @@ def _ours(kind: str, seed: int, seconds: float, threads: int) -> float:
 
 
 def _bare(seed: int, seconds: float, threads: int) -> float:
-    del threads  # set already
+    del threads  # already set by `updates`
     import torch
     from torch.nn import functional
 
@@ -194,10 +194,10 @@ def _bare(seed: int, seconds: float, threads: int) -> float:
         rows = rng.integers(CAPACITY, size=BATCH_SIZE)
         batch = {key: torch.from_numpy(values[rows]) for key, values in stored.items()}
         with torch.no_grad():
-            following = target(batch["next_obs"].float() / 255).amax(1)
-            wanted = batch["reward"] + batch["discount"] * following
-        found = online(batch["obs"].float() / 255).gather(1, batch["action"][:, None])[:, 0]
-        loss = functional.smooth_l1_loss(found, wanted)
+            q_next = target(batch["next_obs"].float() / 255).amax(1)
+            y = batch["reward"] + batch["discount"] * q_next
+        q_sa = online(batch["obs"].float() / 255).gather(1, batch["action"][:, None])[:, 0]
+        loss = functional.smooth_l1_loss(q_sa, y)
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(online.parameters(), 10.0)
@@ -207,7 +207,7 @@ def _bare(seed: int, seconds: float, threads: int) -> float:
 
 
 def _sb3(seed: int, seconds: float, threads: int) -> float:
-    del threads  # set already
+    del threads  # already set by `updates`
     import gymnasium
     from gymnasium import spaces
     from stable_baselines3 import DQN
@@ -236,18 +236,20 @@ def _sb3(seed: int, seconds: float, threads: int) -> float:
     return _settled_rate(lambda: model.train(1, BATCH_SIZE), seconds)
 
 
-def _why_not(kind: str) -> str | None:
+def _skip_reason(kind: str) -> str | None:
     module = MODULES.get(kind)
     missing = module is not None and find_spec(module) is None
     return f"{module} is not installed" if missing else None
 
 
 def main() -> None:
-    made = parser(__doc__, repetitions=3)
-    made.add_argument("--seconds", type=float, default=4.0, help="per measurement (default: 4)")
-    made.add_argument("--envs", type=int, default=8, help="environments (default: 8)")
-    made.add_argument("--threads", type=int, default=2, help="threads of each (default: 2)")
-    arguments = made.parse_args()
+    parser = make_parser(__doc__, repetitions=3)
+    parser.add_argument(
+        "--seconds", type=float, default=4.0, help="seconds per measurement (default: 4)"
+    )
+    parser.add_argument("--envs", type=int, default=8, help="number of environments (default: 8)")
+    parser.add_argument("--threads", type=int, default=2, help="threads per contender (default: 2)")
+    arguments = parser.parse_args()
     shared = {"seconds": arguments.seconds, "threads": arguments.threads}
 
     def measure(kind: str, seed: int) -> Reading:
@@ -255,18 +257,20 @@ def main() -> None:
         return reading
 
     def step(seed: int) -> Reading:
-        kinds = [kind for kind in STEPS if not _why_not(kind)]
+        kinds = [kind for kind in STEPS if not _skip_reason(kind)]
         more = {"kinds": kinds, "seed": seed, "envs": arguments.envs}
         reading: Reading = call("benchmarks.atari:steps", **shared, **more)
         return reading
 
-    made_steps = take_turns({"steps": step}, arguments.repetitions)["steps"]
-    emit("atari", "steps", summary(made_steps))
+    step_readings = take_turns({"steps": step}, arguments.repetitions)["steps"]
+    emit("atari", "steps", summary(step_readings))
 
-    made_updates = take_turns(contenders_of(UPDATES, measure, _why_not), arguments.repetitions)
-    rates = {kind: column(each, "updates_per_s") for kind, each in made_updates.items()}
+    update_readings = take_turns(
+        contenders_of(UPDATES, measure, _skip_reason), arguments.repetitions
+    )
+    rates = {kind: column(readings, "updates_per_s") for kind, readings in update_readings.items()}
     line = {f"to_{kind}": ratios(rates["ours"], rates[kind]) for kind in rates if kind != "ours"}
-    emit("atari", "updates", line | {kind: spread(each) for kind, each in rates.items()})
+    emit("atari", "updates", line | {kind: spread(values) for kind, values in rates.items()})
 
 
 if __name__ == "__main__":

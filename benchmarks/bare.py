@@ -1,6 +1,6 @@
-"""Baselines of learning: bare PyTorch loops that make the same DQN updates, without a framework.
+"""Baselines for learning: bare PyTorch loops that make the same DQN updates without a framework.
 
-Included: drawing and fetching a batch, forward pass, Huber loss, backward pass, Adam, and a hard
+Included: sampling and fetching a batch, forward pass, Huber loss, backward pass, Adam, and a hard
 target update every 500 updates. Not included: priorities, importance weights, metrics, checks,
 rate limiting, recording. `PlayingLoop` also acts and steps its environment.
 """
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 import torch
-import torch.nn.functional as F  # noqa: N812 - as all of torch's users call it
+import torch.nn.functional as F  # noqa: N812 - the usual alias
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -37,14 +37,14 @@ ROW = np.dtype(
 
 
 class Speed(NamedTuple):
-    """What a stretch of updates took."""
+    """The speed of a number of updates."""
 
-    updates_per_s: float  # by the clock
-    learner_us: float  # CPU time per update of the learner's thread
+    updates_per_s: float  # wall time
+    learner_us: float  # CPU time of the learner thread per update
 
 
 class BareLoop:
-    """A numpy ring of packed rows, eager torch and `torch.optim.Adam(fused=True)`."""
+    """DQN with a numpy ring of packed rows, eager torch and `torch.optim.Adam(fused=True)`."""
 
     def __init__(self, ring: NDArray[Any], rows: int, *, seed: int) -> None:
         torch.manual_seed(seed)
@@ -65,13 +65,13 @@ class BareLoop:
         self._optimizer = torch.optim.Adam(self.weights, lr=LEARNING_RATE, fused=True)
 
     def descend(self, loss: Tensor) -> None:
-        """One step of Adam."""
+        """Takes one Adam step."""
         self._optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         self._optimizer.step()
 
     def run(self, updates: int) -> Speed:
-        """Makes so many updates; the calling thread's torch settings are as before afterwards."""
+        """Makes `updates` updates, then restores the calling thread's torch settings."""
         with learner_thread(num_threads=1):
             began = now()
             for _ in range(updates):
@@ -79,7 +79,7 @@ class BareLoop:
             return speed_between(began, now(), updates)
 
     def update(self) -> None:
-        """One update on a batch of the ring."""
+        """Makes one update on a batch from the ring."""
         index = self.rng.integers(0, self.rows, BATCH_SIZE)  # [B]
         rows = self.ring[index]  # [B]
         batch = {name: torch.from_numpy(rows[name]) for name in ROW.names or ()}
@@ -94,22 +94,22 @@ class BareLoop:
 
 
 class SameKernelsLoop(BareLoop):
-    """Adam's fused kernel called directly, as `border_cli.nn.optimizer` does.
+    """Calls Adam's fused kernel directly, as `border_cli.nn.optimizer` does.
 
-    It saves the bookkeeping of `torch.optim`, over a tenth of a small update.
+    This avoids the bookkeeping of `torch.optim`, more than a tenth of the time of a small update.
     """
 
     def make_optimizer(self) -> None:
-        self._parameters = [each.detach() for each in self.weights]
-        self._means = [torch.zeros_like(each) for each in self._parameters]
-        self._squares = [torch.zeros_like(each) for each in self._parameters]
+        self._parameters = [weight.detach() for weight in self.weights]
+        self._means = [torch.zeros_like(parameter) for parameter in self._parameters]
+        self._squares = [torch.zeros_like(parameter) for parameter in self._parameters]
         self._steps = [torch.zeros(()) for _ in self._parameters]
 
     def descend(self, loss: Tensor) -> None:
         self.step(torch.autograd.grad(loss, self.weights))
 
     def step(self, gradient: tuple[Tensor, ...]) -> None:
-        """Adam's kernel itself."""
+        """Calls Adam's fused kernel."""
         torch._foreach_add_(self._steps, 1)
         torch._fused_adam_(
             self._parameters, gradient, self._means, self._squares, [], self._steps,
@@ -119,10 +119,10 @@ class SameKernelsLoop(BareLoop):
 
 
 class WrittenOutLoop(SameKernelsLoop):
-    """The leanest loop we know: its gradients are written out, too, so autograd does nothing."""
+    """The fastest loop we know: gradients are also written out by hand, without autograd."""
 
     def update(self) -> None:
-        """One update on a batch of the ring."""
+        """Makes one update on a batch from the ring."""
         index = self.rng.integers(0, self.rows, BATCH_SIZE)  # [B]
         rows = self.ring[index]  # [B]
         batch = {name: torch.from_numpy(rows[name]) for name in ROW.names or ()}
@@ -133,7 +133,7 @@ class WrittenOutLoop(SameKernelsLoop):
             q = torch.addmm(b3, h2, w3.t())  # [B, 2]
             q_next = self.q_target(batch["next_obs"]).max(1).values  # [B]
             y = batch["reward"] + batch["discount"] * q_next  # [B]
-            slope = (q.gather(1, action).squeeze(1) - y).clamp(-1, 1) / BATCH_SIZE  # of Huber
+            slope = (q.gather(1, action).squeeze(1) - y).clamp(-1, 1) / BATCH_SIZE  # Huber loss
             d3 = torch.zeros_like(q).scatter_(1, action, slope[:, None])  # [B, 2]
             d2 = d3.mm(w3).mul_(h2 > 0)  # [B, 256]
             d1 = d2.mm(w2).mul_(h1 > 0)  # [B, 256]
@@ -150,18 +150,18 @@ class WrittenOutLoop(SameKernelsLoop):
 
 
 def now() -> tuple[float, float]:
-    """The clock and the CPU time of this thread, in seconds."""
+    """Returns the clock and the CPU time of this thread, in seconds."""
     return time.perf_counter(), time.thread_time()
 
 
 def speed_between(began: tuple[float, float], ended: tuple[float, float], updates: int) -> Speed:
-    """The speed of so many updates, both times taken by the same thread."""
+    """Returns the speed of `updates` updates; both times must come from the same thread."""
     wall_s, thread_s = (end - start for start, end in zip(began, ended, strict=True))
     return Speed(updates_per_s=updates / wall_s, learner_us=1e6 * thread_s / updates)
 
 
 def random_play(rows: int, seed: int) -> NDArray[Any]:
-    """A ring of CartPole transitions, `rows` of them played at random.  [CAPACITY]"""
+    """Returns a ring with `rows` CartPole transitions of a random policy.  [CAPACITY]"""
     ring = np.zeros(CAPACITY, ROW)
     env = gymnasium.make("CartPole-v1")
     rng = np.random.default_rng(seed)

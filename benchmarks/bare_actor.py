@@ -1,9 +1,9 @@
-"""The baseline of sampling: one process that only plays CartPole, with as little work as possible.
+"""The baseline for sampling: one process that steps CartPole with as little work as possible.
 
-Included: `gym.make`, a numpy forward pass of [256, 256] at batch 1, epsilon-greedy at 0.05, five
-preallocated arrays. Not included: loading newer weights, checking values, counting episodes,
-sending. Its fixed weights are set by hand to balance the pole: long episodes have fewer resets and
-so more steps per second, which makes a strict baseline. Does not import torch.
+Included: `gym.make`, a numpy forward pass of [256, 256] with batch size 1, an epsilon-greedy policy
+with epsilon 0.05, five preallocated arrays. Not included: loading newer weights, checking values,
+counting episodes, sending. The fixed weights are set by hand to balance the pole: long episodes
+have fewer resets and hence more steps per second, so the baseline is strict. Does not import torch.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from benchmarks.table import Reading
 CAPACITY = 100_000
 GAMMA = 0.99
 EPSILON = 0.05
-LOOK_UP_STEPS = 256  # steps between two looks at the clock
+LOOK_UP_STEPS = 256  # steps between two readings of the clock
 Weights = list[tuple[NDArray[np.float32], NDArray[np.float32]]]
 
 
 class BareActor:
-    """Plays into a ring of its own."""
+    """An actor that stores its transitions in its own ring."""
 
     def __init__(self, seed: int) -> None:
         self._rng = np.random.default_rng(seed)
@@ -43,7 +43,7 @@ class BareActor:
         self.steps = 0
 
     def step(self) -> None:
-        """One step, stored."""
+        """Takes one step and stores it."""
         action = self._act()
         next_obs, reward, terminated, truncated, _ = self._env.step(action)
         row = self.steps % CAPACITY
@@ -70,33 +70,33 @@ class BareActor:
 
 
 def _balancing_weights(rng: np.random.Generator) -> Weights:
-    """Units 0 and 1 carry the lean of the pole to either side; the others are there to be paid."""
+    """Returns weights whose units 0 and 1 measure the pole's lean; the others only cost time."""
     sizes = (4, 256, 256, 2)
     weights: Weights = [
         (rng.normal(0, 0.05, shape).astype(np.float32), np.zeros(shape[1], np.float32))
         for shape in pairwise(sizes)
     ]
     (first, _), (second, _), (last, _) = weights
-    lean = np.array([0.0, 0.1, 1.0, 0.5], np.float32)  # by position, speed, angle, its speed
+    lean = np.array([0.0, 0.1, 1.0, 0.5], np.float32)  # position, velocity, angle, angular velocity
     first[:, 0], first[:, 1] = lean, -lean
     second[:, :2] = 0.0
     second[0, 0] = second[1, 1] = 1.0
     last[:] = 0.0
-    last[0, 1] = last[1, 0] = 1.0  # push to the side it leans to
+    last[0, 1] = last[1, 0] = 1.0  # push to the side to which the pole leans
     return weights
 
 
 def measure(seed: int, seconds: float | None) -> Reading:
-    """Samples per second of the clock, and CPU time for each, over so many seconds.
+    """Measures samples per second and CPU time per sample, for `seconds` seconds.
 
-    With None, until standard input ends.
+    If `seconds` is None, measures until standard input is closed.
     """
     actor = BareActor(seed)
-    for _ in range(LOOK_UP_STEPS):  # threads, caches, allocators
+    for _ in range(LOOK_UP_STEPS):  # warms up threads, caches and allocators
         actor.step()
     settled, began_s, cpu_began_s = actor.steps, time.perf_counter(), time.process_time()
     print("ready", flush=True)
-    while not _over(began_s, seconds):
+    while not _is_over(began_s, seconds):
         for _ in range(LOOK_UP_STEPS):
             actor.step()
     elapsed_s, cpu_s = time.perf_counter() - began_s, time.process_time() - cpu_began_s
@@ -104,7 +104,7 @@ def measure(seed: int, seconds: float | None) -> Reading:
     return {"samples_per_s": samples / elapsed_s, "actors_us": 1e6 * cpu_s / samples}
 
 
-def _over(began_s: float, seconds: float | None) -> bool:
+def _is_over(began_s: float, seconds: float | None) -> bool:
     if seconds is None:
         return bool(select.select([sys.stdin], [], [], 0)[0])
     return time.perf_counter() - began_s >= seconds

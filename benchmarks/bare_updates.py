@@ -1,8 +1,8 @@
-"""Updates of five algorithms as in a plain script: plain modules, autograd, and
-`torch.optim.Adam(fused=True)`. The baselines of `benchmarks.updates`.
+"""Updates of five algorithms as in a plain PyTorch script: the baselines of `benchmarks.updates`.
 
-Each is a class with `update(batch)`, where `batch` is a dict of precomputed tensors.
-Not included: importance weights, priorities, metrics, checks, clipping.
+Each algorithm is a class with `update(batch)`, where `batch` is a dict of precomputed tensors.
+Included: plain modules, autograd and `torch.optim.Adam(fused=True)`. Not included: importance
+weights, priorities, metrics, checks, clipping.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import TypeAlias
 
 import torch
-import torch.nn.functional as F  # noqa: N812 - as all of torch's users call it
+import torch.nn.functional as F  # noqa: N812 - the usual alias
 from torch import Tensor, nn
 
 Rows: TypeAlias = Mapping[str, Tensor]  # obs, action, reward, discount, next_obs
@@ -25,7 +25,7 @@ OBS, ACTIONS, ACTION_SIZE = 4, 2, 1
 
 
 def mlp(*sizes: int) -> nn.Sequential:
-    """Dense layers with ReLU between them."""
+    """Builds dense layers with ReLU between them."""
     layers: list[nn.Module] = []
     for inputs, outputs in pairwise(sizes):
         layers += [nn.Linear(inputs, outputs), nn.ReLU()]
@@ -33,7 +33,7 @@ def mlp(*sizes: int) -> nn.Sequential:
 
 
 def nature(actions: int) -> nn.Sequential:
-    """Mnih et al. 2015, on [B, 4, 84, 84] between 0 and 1."""
+    """Builds the network of Mnih et al. 2015, for inputs [B, 4, 84, 84] between 0 and 1."""
     return nn.Sequential(
         *(nn.Conv2d(4, 32, 8, 4), nn.ReLU(), nn.Conv2d(32, 64, 4, 2), nn.ReLU()),
         *(nn.Conv2d(64, 64, 3, 1), nn.ReLU(), nn.Flatten(), nn.Linear(3136, 512), nn.ReLU()),
@@ -42,7 +42,7 @@ def nature(actions: int) -> nn.Sequential:
 
 
 def adam(*modules: nn.Module) -> torch.optim.Adam:
-    parameters = [each for module in modules for each in module.parameters()]
+    parameters = [parameter for module in modules for parameter in module.parameters()]
     return torch.optim.Adam(parameters, lr=LEARNING_RATE, fused=True)
 
 
@@ -58,7 +58,7 @@ def follow(target: nn.Module, online: nn.Module, tau: float = TAU) -> None:
 
 
 class Dqn:
-    """Huber loss, a hard copy of the target every 500 updates."""
+    """DQN with the Huber loss and a hard target update every 500 updates."""
 
     def __init__(self, q: nn.Module | None = None) -> None:
         self.q = q or mlp(OBS, 256, 256, ACTIONS)
@@ -81,7 +81,7 @@ class Dqn:
 
 
 class QuantileNetwork(nn.Module):
-    """psi and f with 256 units each, 64 cosines. [B, OBS], [B or 1, N] -> [B, N, ACTIONS]"""
+    """The IQN network with 256 units and 64 cosines. [B, OBS], [B or 1, N] -> [B, N, ACTIONS]"""
 
     def __init__(self) -> None:
         super().__init__()
@@ -97,7 +97,7 @@ class QuantileNetwork(nn.Module):
 
 
 class Iqn:
-    """8 fractions for the quantiles, 8 for their targets, the middles of 32 parts for actions."""
+    """IQN with 8 fractions for the quantiles, 8 for the targets and 32 midpoints for actions."""
 
     def __init__(self) -> None:
         self.z = QuantileNetwork()
@@ -124,13 +124,13 @@ class Iqn:
 
 
 def chosen(quantiles: Tensor, action: Tensor) -> Tensor:
-    """[B, N, ACTIONS], [B] -> [B, N]"""
+    """Selects the quantiles of the actions. [B, N, ACTIONS], [B] -> [B, N]"""
     index = action[:, None, None].expand(-1, quantiles.shape[1], 1)
     return quantiles.gather(2, index).squeeze(2)
 
 
 class Critics(nn.Module):
-    """Two critics one after the other, as most scripts have them."""
+    """Two critics, evaluated one after the other as in most scripts."""
 
     def __init__(self, *hidden: int) -> None:
         super().__init__()
@@ -147,7 +147,7 @@ def squared(predictions: Iterable[Tensor], y: Tensor) -> Tensor:
 
 
 class Sac:
-    """Learned entropy coefficient, two critics."""
+    """SAC with two critics and a learned entropy coefficient."""
 
     def __init__(self, *hidden: int) -> None:
         self.actor = mlp(OBS, *(hidden or (256, 256)), 2 * ACTION_SIZE)
@@ -160,9 +160,9 @@ class Sac:
     def act(self, obs: Tensor) -> tuple[Tensor, Tensor]:
         mean, log_std = self.actor(obs).chunk(2, 1)
         normal = torch.distributions.Normal(mean, log_std.clamp(-20, 2).exp(), validate_args=False)
-        before = normal.rsample()
-        action = torch.tanh(before)
-        log_prob = normal.log_prob(before) - torch.log(1 - action**2 + 1e-6)
+        pre_tanh = normal.rsample()
+        action = torch.tanh(pre_tanh)
+        log_prob = normal.log_prob(pre_tanh) - torch.log(1 - action**2 + 1e-6)
         return action, log_prob.sum(1, keepdim=True)
 
     def critic_loss(self, batch: Rows, alpha: Tensor) -> Tensor:
@@ -186,7 +186,7 @@ class Sac:
 
 
 class Td3:
-    """Two critics, the actor every second update."""
+    """TD3 with two critics; the actor is updated on every second update."""
 
     def __init__(self) -> None:
         self.actor = nn.Sequential(mlp(OBS, 256, 256, ACTION_SIZE), nn.Tanh())
@@ -211,7 +211,7 @@ class Td3:
 
 
 class Iql:
-    """Expectile 0.7, a Gaussian policy squashed by tanh, weights up to 100."""
+    """IQL with expectile 0.7, a tanh-squashed Gaussian policy and weights up to 100."""
 
     def __init__(self) -> None:
         self.actor, self.value = mlp(OBS, 256, 256, 2 * ACTION_SIZE), mlp(OBS, 256, 256, 1)
@@ -223,9 +223,9 @@ class Iql:
     def log_prob(self, obs: Tensor, action: Tensor) -> Tensor:
         mean, log_std = self.actor(obs).chunk(2, 1)
         normal = torch.distributions.Normal(mean, log_std.clamp(-20, 2).exp(), validate_args=False)
-        before = torch.atanh(action.clamp(-1 + 1e-6, 1 - 1e-6))
+        pre_tanh = torch.atanh(action.clamp(-1 + 1e-6, 1 - 1e-6))
         slope = torch.log(1 - action**2 + 1e-6)
-        return (normal.log_prob(before) - slope).sum(1, keepdim=True)
+        return (normal.log_prob(pre_tanh) - slope).sum(1, keepdim=True)
 
     def update(self, batch: Rows) -> None:
         with torch.no_grad():

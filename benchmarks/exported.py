@@ -1,12 +1,13 @@
-"""How fast an exported policy acts and starts: numpy, ONNX and torch.
+"""Speed of acting and of starting up with an exported policy: numpy, ONNX and torch.
 
     python -m benchmarks.exported [--repetitions 3]
 
-Rows: DQN on CartPole at [120, 84], SAC on 11 numbers and 3 actions at [256, 256], DQN with the
-Nature network on four frames of 84 x 84. Each has one thread. `acts_per_s` at batch 1 and 64 are
-calls times rows: numpy's is `load_policy(…).act`, with its checks; ONNX's is `session.run`; torch's
-the policy's own modules in inference mode, from raw observation to raw action. `start`: a process
-that loads the policy and acts once, and its largest memory.
+Rows: DQN on CartPole at [120, 84]; SAC with observations of size 11 and actions of size 3 at
+[256, 256]; DQN with the Nature network on four frames of 84 x 84. All use one thread. `acts_per_s`
+counts observations at batch sizes 1 and 64: numpy calls `load_policy(…).act` with its checks, ONNX
+`session.run`, and torch the policy's own modules in inference mode, from raw observation to raw
+action. `start` measures a process that loads the policy and acts once (torch: only imports torch),
+and its peak memory.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import numpy as np
 import onnxruntime
 import torch
 
-from benchmarks.table import Reading, emit, parser, summary, take_turns
+from benchmarks.table import Reading, emit, make_parser, summary, take_turns
 from border_cli import load_policy
 from border_cli.agent.torch_agent import TorchAgent
 from border_cli.core.spaces import EnvSpec, RawSpace, RawSpaces, space_of
@@ -44,7 +45,7 @@ STARTS = {
 
 
 def box(shape: tuple[int, ...], low: float, high: float, dtype: str) -> RawSpace:
-    bounds = (np.full(shape, each, dtype) for each in (low, high))
+    bounds = (np.full(shape, bound, dtype) for bound in (low, high))
     return RawSpace("Box", shape, dtype, *bounds, f"Box({shape})")
 
 
@@ -55,17 +56,17 @@ ROWS: dict[str, tuple[str, dict[str, Any], RawSpace, RawSpace]] = {
 }
 
 
-def exported(name: str, folder: Path) -> RawPolicy:
-    """An untrained policy of this row in the folder, and as torch's modules."""
-    agent_name, settings, seen, action = ROWS[name]
-    raw = RawSpaces(seen, action)
-    spec = EnvSpec(name, space_of(seen), action.leaf, None, raw=raw)
+def export_untrained(name: str, folder: Path) -> RawPolicy:
+    """Exports an untrained policy of a row to the folder; returns it as torch modules."""
+    agent_name, settings, observation, action = ROWS[name]
+    raw = RawSpaces(observation, action)
+    spec = EnvSpec(name, space_of(observation), action.leaf, None, raw=raw)
     config = AGENTS.entry(agent_name).config_type(**settings, matmul="mkl")
     agent: TorchAgent = AGENTS.build(config, spec=spec, device="cpu", seed=0)
     policy: Any = agent.policy_factory(np.random.default_rng(0))
     policy.load_snapshot(agent.snapshot())
     form = form_of(agent, policy, agent_name)
-    rows: Any = np.zeros((2, *seen.shape), seen.carried)
+    rows: Any = np.zeros((2, *observation.shape), observation.carried)
     write_formats(folder, agent, policy, form, rows, onnx=True)
     seal(folder, agent, form)
     return RawPolicy(agent, form).eval().requires_grad_(False)
@@ -98,16 +99,16 @@ def rate(act: Callable[[Any], object], obs: Any, seed: int) -> Reading:
     return {"acts_per_s": calls * len(obs) / passed_s}
 
 
-def start(folder: Path, how: str, seed: int) -> Reading:
-    """A process from its beginning to its end."""
+def start(folder: Path, backend: str, seed: int) -> Reading:
+    """Times a whole process and reads its peak memory."""
     del seed
     obs = f"import numpy as np; obs = np.zeros({ROWS[folder.name][2].shape}, '{_dtype(folder)}'); "
-    script = obs + STARTS[how] + "; print(open('/proc/self/status').read())"
+    script = obs + STARTS[backend] + "; print(open('/proc/self/status').read())"
     began_s = time.perf_counter()
     command = [sys.executable, "-c", script]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    process = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
     passed_s = time.perf_counter() - began_s
-    kilobytes = done.stdout.partition("VmHWM:")[2].split()[0]
+    kilobytes = process.stdout.partition("VmHWM:")[2].split()[0]
     return {"start_s": passed_s, "megabytes": int(kilobytes) / 1024}
 
 
@@ -116,22 +117,30 @@ def _dtype(folder: Path) -> str:
 
 
 def main() -> None:
-    arguments = parser(__doc__, repetitions=3).parse_args()
+    arguments = make_parser(__doc__, repetitions=3).parse_args()
     torch.set_num_threads(1)
     register_builtin()
-    with tempfile.TemporaryDirectory() as place:
-        for name, (_, _, seen, _) in ROWS.items():
-            folder = Path(place, name)
+    with tempfile.TemporaryDirectory() as root:
+        for name, (_, _, observation, _) in ROWS.items():
+            folder = Path(root, name)
             folder.mkdir()
-            module = exported(name, folder)
+            module = export_untrained(name, folder)
             contenders: dict[str, Callable[[int], Reading]] = {}
             for rows in BATCHES:
-                obs = np.random.default_rng(0).random((rows, *seen.shape)).astype(seen.dtype)
+                obs = (
+                    np.random.default_rng(0)
+                    .random((rows, *observation.shape))
+                    .astype(observation.dtype)
+                )
                 for how, act in actors(folder, module).items():
                     contenders[f"{how}_{rows}"] = partial(rate, act, obs)
             contenders |= {f"start_{how}": partial(start, folder, how) for how in STARTS}
             readings = take_turns(contenders, arguments.repetitions)
-            emit("exported", name, {each: summary(found) for each, found in readings.items()})
+            emit(
+                "exported",
+                name,
+                {contender: summary(results) for contender, results in readings.items()},
+            )
 
 
 if __name__ == "__main__":

@@ -1,17 +1,18 @@
-"""Plants faults in the package one by one: whether the test suite still catches each of them.
+"""Plants faults in the package one at a time and checks that the test suite catches them.
 
     python -m benchmarks.faults [--only TEXT] > faults.jsonl
 
-benchmarks/faults.txt lists the faults: small plausible mistakes, over all rooms, in lines that
-express an algorithm or a promise. Each is planted by itself in the working tree, the tests named
-for it run, and the file is put back. It is caught where a test fails, missed where all pass, and a
-`timeout` where they take longer than `--timeout-s`, which is as good as caught only where its name
-begins with "hang:". What is not in the file named any more is looked for in the whole package, so
-that code may move; a fault whose line was rewritten is `not planted`, and its entry needs the new
-line. The exit status is 0 if all were caught.
+benchmarks/faults.txt lists the faults: small plausible mistakes in every part of the package, in
+lines that express an algorithm or a guarantee. For each fault, the file in the working tree is
+edited, the tests listed with the fault run, and the file is restored. A fault is `caught` if a test
+fails, `missed` if all tests pass, and a `timeout` if they take longer than `--timeout-s`. A timeout
+counts as caught only if the name of the fault begins with "hang:". If the listed file does not
+contain the old text, the whole package is searched, so that code may move. A fault whose line was
+rewritten is `not planted`, and its entry needs the new line. The exit status is 0 if all faults
+were caught.
 
-Before tests are deleted or merged, and after: the tests named may be others then, but the faults
-stay. `--without` runs the tests without the faults. A quarter of an hour on a busy core.
+Run this before and after tests are deleted or merged: the listed tests may change, the faults stay.
+`--without` runs the tests without the faults. It takes a quarter of an hour on a busy core.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from benchmarks.table import say
 
 ROOT = Path(__file__).parents[1]
 LIST = ROOT / "benchmarks" / "faults.txt"
-PLACES = ("border_cli", "conf")  # where faults are planted
+PLACES = ("border_cli", "conf")  # directories in which faults are planted
 FAILED = re.compile(r"^(?:FAILED|ERROR) (tests/.+?)(?: - .*)?$", re.MULTILINE)
 
 
@@ -48,40 +49,40 @@ class Fault(NamedTuple):
 
 
 def read(text: str) -> Iterator[Fault]:
-    """The faults of a list, whose first lines describe its form."""
+    """Yields the faults of a list."""
     for block in text.split("\n\n"):
-        lines = [each for each in block.splitlines() if each and not each.startswith("#")]
+        lines = [line for line in block.splitlines() if line and not line.startswith("#")]
         if lines:
             name, file, *changes, tests = lines
-            old, new = ("\n".join(each[2:] for each in changes if each[0] == sign) for sign in "-+")
+            old, new = ("\n".join(line[2:] for line in changes if line[0] == sign) for sign in "-+")
             yield Fault(name, file, old, new, tests.split())
 
 
 def find(fault: Fault) -> Path | None:
-    """The file whose text has the old one exactly once: the one named, or else any."""
-    named = ROOT / fault.file
-    if named.is_file() and (count := named.read_text(encoding="utf-8").count(fault.old)):
-        return named if count == 1 else None
-    files = [each for place in PLACES for each in (ROOT / place).rglob("*.*")]
-    texts = {each: each.read_text("utf-8") for each in files if each.suffix in (".py", ".yaml")}
-    counts = {each: text.count(fault.old) for each, text in texts.items() if fault.old in text}
+    """Returns the file that contains the old text exactly once: the listed file or any other."""
+    listed = ROOT / fault.file
+    if listed.is_file() and (count := listed.read_text(encoding="utf-8").count(fault.old)):
+        return listed if count == 1 else None
+    files = [path for place in PLACES for path in (ROOT / place).rglob("*.*")]
+    texts = {path: path.read_text("utf-8") for path in files if path.suffix in (".py", ".yaml")}
+    counts = {path: text.count(fault.old) for path, text in texts.items() if fault.old in text}
     return next(iter(counts)) if list(counts.values()) == [1] else None
 
 
 @contextmanager
 def planted(path: Path, fault: Fault) -> Iterator[None]:
-    """The file has the fault meanwhile."""
+    """Plants the fault in a file for the duration of the block."""
     text, times = path.read_text(encoding="utf-8"), path.stat()
     try:
         path.write_text(text.replace(fault.old, fault.new), encoding="utf-8")
         yield
     finally:
         path.write_text(text, encoding="utf-8")
-        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))  # its bytecode is valid again
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))  # keeps its cached bytecode valid
 
 
 def run(tests: Sequence[str], timeout_s: float) -> tuple[str, str]:
-    """Whether tests fail, and the first that does."""
+    """Runs tests; returns the outcome and the first failing test."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
     process = subprocess.Popen(
         command, cwd=ROOT, text=True, start_new_session=True,
@@ -99,42 +100,44 @@ def run(tests: Sequence[str], timeout_s: float) -> tuple[str, str]:
     failures = FAILED.findall(output)
     if process.returncode == 0:
         return "missed", ""
-    if process.returncode in (2, 3, 4, 5):  # pytest's own; it may have been killed, or hang
+    if process.returncode in (2, 3, 4, 5):  # pytest's own errors; any other status may be a crash
         return "not run", "".join(failures[:1] or output.splitlines()[-1:])
     return ("caught", failures[0]) if failures else ("timeout", "")
 
 
 def outcome(fault: Fault, timeout_s: float) -> dict[str, str]:
-    """One line of the report."""
-    path, found, first = find(fault), "not planted", ""
+    """Plants a fault, runs its tests and returns a line of the report."""
+    path, result, first = find(fault), "not planted", ""
     hangs = fault.name.startswith("hang:")
-    options = ["-o", "faulthandler_timeout=30"] if hangs else []  # s; a hang is waited for
+    options = ["-o", "faulthandler_timeout=30"] if hangs else []  # seconds; shortens the wait
     if path is not None:
         with planted(path, fault):
-            found, first = run([*options, *fault.tests], timeout_s)
-    if found == "timeout" and hangs:
-        found = "caught"
+            result, first = run([*options, *fault.tests], timeout_s)
+    if result == "timeout" and hangs:
+        result = "caught"
     file = fault.file if path is None else str(path.relative_to(ROOT))
-    return {"name": fault.name, "file": file, "outcome": found, "first": first}
+    return {"name": fault.name, "file": file, "outcome": result, "first": first}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--only", default="", metavar="TEXT", help="faults whose entry has TEXT")
-    parser.add_argument("--timeout-s", type=float, default=300, help="per fault (default: 300)")
+    parser.add_argument("--only", default="", metavar="TEXT", help="only entries that contain TEXT")
+    parser.add_argument(
+        "--timeout-s", type=float, default=300, help="seconds per fault (default: 300)"
+    )
     parser.add_argument("--without", action="store_true", help="run the tests without the faults")
     arguments = parser.parse_args()
-    every = read(LIST.read_text(encoding="utf-8"))
-    faults = [each for each in every if arguments.only in "\n".join(map(str, each))]
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's `&` has it ignored
+    entries = read(LIST.read_text(encoding="utf-8"))
+    faults = [entry for entry in entries if arguments.only in "\n".join(map(str, entry))]
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's `&` ignores SIGINT
     if arguments.without:
         tests = sorted({test for fault in faults for test in fault.tests})
         sys.exit(subprocess.call([sys.executable, "-m", "pytest", "-q", *tests], cwd=ROOT))
     if subprocess.check_output(["git", "status", "--porcelain", "--", *PLACES], cwd=ROOT):
         sys.exit("border_cli/ or conf/ has uncommitted changes: commit or stash them first")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # puts the file back
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # restores the file
     counts: Counter[str] = Counter()
     for number, fault in enumerate(faults, 1):
         say(f"{number} of {len(faults)}: {fault.name}")

@@ -2,10 +2,10 @@
 
     python -m benchmarks.frames [--rows 200000] [--stored 30000] [--batch 32] [--repeats 2000]
 
-Prints one JSON object. Resident memory is measured with `rows` transitions of Atari's stacks of
-four frames, from 8 environments, and scaled to a million; beside it stands what the check before a
-run counts for a million. A replay buffer of whole stacks, `stored` of them, is filled in the same
-run, and both are pushed to and sampled from in turn.
+Prints one JSON object. Resident memory is measured with `rows` transitions of Atari's four-frame
+stacks from 8 environments and scaled to a million transitions; next to it is the estimate of the
+memory check before a run. A replay buffer with `stored` transitions of whole stacks is filled in
+the same process, and the two buffers are pushed to and sampled from in turn.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ SPEC = EnvSpec(
 
 
 def messages(rng: np.random.Generator, steps: int = 3) -> Iterator[Transitions]:
-    """The transitions of `steps` steps of all environments, without end."""
+    """Yields the transitions of `steps` steps of all environments, indefinitely."""
     stacks = np.zeros((ENVS, *SHAPE), np.uint8)
     step = 0
     while True:
         parts = []
         for _ in range(steps):
             frame = rng.integers(0, 256, (ENVS, 1, *SHAPE[1:]), np.uint8)
-            following = np.concatenate([stacks[:, 1:], frame], axis=1)
-            parts.append((stacks, following))
+            next_stacks = np.concatenate([stacks[:, 1:], frame], axis=1)
+            parts.append((stacks, next_stacks))
             step += 1
-            begun = np.arange(ENVS) == step % EPISODE_STEPS  # they end at different times
+            starting = np.arange(ENVS) == step % EPISODE_STEPS  # episodes end at different times
             first = np.repeat(frame, SHAPE[0], axis=1)
-            stacks = np.where(begun[:, None, None, None], first, following)
-        obs, next_obs = (np.concatenate(each) for each in zip(*parts, strict=True))
+            stacks = np.where(starting[:, None, None, None], first, next_stacks)
+        obs, next_obs = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
         count = len(obs)
         yield Transitions(
             obs=obs,
@@ -95,13 +95,13 @@ def measure(rows: int, stored: int, batch: int, repeats: int) -> dict[str, Any]:
 
     buffers = [("frames", frames), ("stacks", stacks)]
     for _ in range(repeats):
-        for name, sampled in buffers:  # both find caches that the same pushes have filled
-            message = next(stream)  # for both, so that neither misses steps
+        for name, sampled in buffers:  # the same pushes precede both, so that the caches are equal
+            message = next(stream)  # pushed to both, so that neither misses steps
             for pushed_name, pushed in buffers:
                 timed(f"push_{pushed_name}", pushed.push, message)
             timed(f"sample_{name}", sampled.sample, batch)
         buffers.reverse()
-    medians = {name: median(each) for name, each in times.items()}
+    medians = {name: median(values) for name, values in times.items()}
     return {
         "rows": rows,
         "stored_stacks": stored,
@@ -109,7 +109,7 @@ def measure(rows: int, stored: int, batch: int, repeats: int) -> dict[str, Any]:
         "message_rows": len(message),
         "resident_gb_of_a_million": round(resident / 1e9, 3),
         "counted_gb_of_a_million": round(FrameRing.row_nbytes(SPEC) * MILLION / 1e9, 3),
-        **{f"{name}_us": round(each, 1) for name, each in medians.items()},
+        **{f"{name}_us": round(value, 1) for name, value in medians.items()},
         "sample_ratio": round(medians["sample_frames"] / medians["sample_stacks"], 2),
         "push_ratio": round(medians["push_frames"] / medians["push_stacks"], 2),
     }

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 SHAPE = (84, 84, 4)  # four grey frames of Atari
 EPISODE_STEPS = 1_000
-FRAMES = 64  # different ones; to draw each anew would cost more than all else
+FRAMES = 64  # number of different frames; drawing new ones would cost more than the rest
 Observation = NDArray[np.uint8]
 
 
 class Frames(gymnasium.Env[Observation, np.int64]):
-    """Shows one of a few random frames at every step; the reward tells nothing."""
+    """Observes one of a few random frames at every step; the reward does not depend on it."""
 
     def __init__(self) -> None:
         self.observation_space = gymnasium.spaces.Box(0, 255, SHAPE, np.uint8)

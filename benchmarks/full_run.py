@@ -1,4 +1,4 @@
-"""A full run (`border_cli.launch.run.run_job`), measured over a window of it."""
+"""A full run (`border_cli.launch.run.run_job`), measured over a window."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks import as_border  # noqa: F401 - for what it does
+from benchmarks import as_border  # noqa: F401 - imported for its effect
 from benchmarks.bare import BATCH_SIZE, LEARNING_RATE, TARGET_INTERVAL
 from benchmarks.window import Over, Span, Window
 from border_cli.agent.config import DqnConfig
@@ -33,21 +33,21 @@ OFF: Mapping[str, Any] = {"eval_interval": 0, "save_interval": 0}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """One way to run matched DQN, or another agent; what is not named has its default."""
+    """The settings of a run of matched DQN or another agent; all others have their defaults."""
 
     meaning: str = ""
-    manager: str = "thread"  # or serial, process; sync is trainer=sync
+    manager: str = "thread"  # or "serial" or "process"; "sync" means trainer=sync
     actors: int = 1
     num_envs: int = 1
     n_buffer: int = 100
     env_id: str = "CartPole-v1"
     capacity: int = 100_000
     max_grad_norm: float | None = None
-    agent: AgentConfig | None = None  # in place of matched DQN
+    agent: AgentConfig | None = None  # replaces matched DQN
     trainer: Mapping[str, Any] = field(default_factory=dict)
 
     def run_config(self, seed: int) -> RunConfig:
-        """The settings of the run, which its window ends."""
+        """Returns the settings of the run, which is stopped by its window."""
         sync = self.manager == "sync"
         manager = ACTOR_MANAGERS.entry("serial" if sync else self.manager)
         settings = {**OFF, "max_opt_steps": None, "max_time_s": 600.0, "sync_interval": 100}
@@ -77,7 +77,7 @@ class Setup:
 
 
 def full_run(setup: Setup, span: Span, seed: int) -> Window:
-    """Runs until the window is over; what closing takes is not timed."""
+    """Runs until the window is over; the time to close is not measured."""
     stop = StopFlag()
     window = Window(span, actors=setup.actors, stop=stop)
     with suppress(Over):
@@ -86,7 +86,7 @@ def full_run(setup: Setup, span: Span, seed: int) -> Window:
 
 
 def recorded_run(setup: Setup, recorder: Recorder, stop: StopFlag, seed: int) -> None:
-    """Runs with one recorder more, until that one stops it; raises what it gave as the reason."""
+    """Runs until the additional `recorder` stops the run; raises the recorder's stop reason."""
     register_builtin()
     effective = effective_settings(setup.run_config(seed))
     with tempfile.TemporaryDirectory() as folder:
@@ -96,6 +96,6 @@ def recorded_run(setup: Setup, recorder: Recorder, stop: StopFlag, seed: int) ->
 
 
 def missing(setup: Setup) -> bool:
-    """Whether this version has no such actor manager."""
+    """Returns whether this version lacks the actor manager."""
     register_builtin()
     return setup.manager not in ("sync", *ACTOR_MANAGERS.names())

@@ -1,13 +1,14 @@
-"""What each agent computes, as SHA-256 digests: whether a change of the code changed a result.
+"""SHA-256 digests of what each agent computes, which show whether a code change changed a result.
 
     python -m benchmarks.golden [--only NAME …] > before.jsonl
 
 Each case trains for 300 updates with `border-train`, bit-reproducibly, and reads the files of the
 run. Three digests per case: `weights` over all floats of the saved agent (networks, target
 networks, optimiser moments, statistics), `rows` over the transitions in the replay buffer, and
-`metrics` over the metric rows without times and rates. The first two sort the values first, so
-they depend neither on names nor on the order or the grouping of arrays. Equal digests on the same
-machine with the same versions of the libraries mean equal results; across machines they differ.
+`metrics` over the metric rows without times and rates. The values of the first two are sorted
+beforehand, so that the digests depend neither on names nor on the order or grouping of arrays.
+Equal digests on the same machine with the same library versions mean equal results; across machines
+they differ.
 `diff before.jsonl after.jsonl` compares two commits.
 
 The offline cases learn from a data set that `border-record` makes from a golden run.
@@ -50,74 +51,74 @@ Case = dict[str, list[str]]
 
 
 def cases() -> Case:
-    """The overrides of every case, by its name."""
+    """Returns the overrides of every case, keyed by name."""
     discrete, box = ["env=cartpole"], ["env=pendulum"]
-    made: Case = {}
+    runs: Case = {}
     for agent in ("dqn", "qrdqn", "iqn", "rainbow", "discrete_cql", "awac", "bc", "iql"):
-        made[agent] = [f"agent={agent}", *discrete, *SMALL]
+        runs[agent] = [f"agent={agent}", *discrete, *SMALL]
     for agent in ("sac", "redq", "droq", "tqc", "td3", "ddpg", "cql", "td3_bc"):
-        made[agent] = [f"agent={agent}", *box, *SMALL]
+        runs[agent] = [f"agent={agent}", *box, *SMALL]
     for agent in ("awac", "bc", "iql"):
-        made[f"{agent}_box"] = [f"agent={agent}", *box, *SMALL]
-    made["random"] = ["agent=random", *discrete, "trainer.warmup_period=200"]
-    for name in made:
-        made[name].append("trainer=sync")
-    made |= {
-        "dqn_plain": [*made["dqn"], "agent.double=false", "agent.tau=1", "agent.loss=mse",
+        runs[f"{agent}_box"] = [f"agent={agent}", *box, *SMALL]
+    runs["random"] = ["agent=random", *discrete, "trainer.warmup_period=200"]
+    for name in runs:
+        runs[name].append("trainer=sync")
+    runs |= {
+        "dqn_plain": [*runs["dqn"], "agent.double=false", "agent.tau=1", "agent.loss=mse",
                       "agent.target_interval=50", "step_processor.n_steps=1"],
-        "dqn_extended": [*made["dqn"], "agent.dueling=true", "agent.noisy=true",
+        "dqn_extended": [*runs["dqn"], "agent.dueling=true", "agent.noisy=true",
                          "agent.exploration=greedy", "agent.normalize_obs=true"],
-        "dqn_c51": [*made["dqn"], "agent.num_atoms=21", "agent.v_min=0", "agent.v_max=100"],
-        "dqn_prioritized": [*made["dqn"], "replay_buffer=prioritized"],
-        "dqn_serial": [*made["dqn"][:-1], "actor_manager=serial"],
-        "dqn_vector": [*made["dqn"], "env.num_envs=4"],
-        "dqn_taxi": [*made["dqn"], "env=taxi", "agent.normalize_reward=true"],
+        "dqn_c51": [*runs["dqn"], "agent.num_atoms=21", "agent.v_min=0", "agent.v_max=100"],
+        "dqn_prioritized": [*runs["dqn"], "replay_buffer=prioritized"],
+        "dqn_serial": [*runs["dqn"][:-1], "actor_manager=serial"],
+        "dqn_vector": [*runs["dqn"], "env.num_envs=4"],
+        "dqn_taxi": [*runs["dqn"], "env=taxi", "agent.normalize_reward=true"],
         "dqn_nature_cnn": ["agent=dqn", "env.id=benchmarks.frames_env:Frames-v0",
                            "agent.hidden=[32]", "agent.batch_size=4", "trainer=sync",
                            "trainer.warmup_period=50", "evaluator.max_episode_steps=20",
                            "replay_buffer.capacity=400", "trainer.max_opt_steps=40"],
-        "sac_prioritized": [*made["sac"], "replay_buffer=prioritized", "step_processor.n_steps=3"],
-        "sac_serial": [*made["sac"][:-1], "actor_manager=serial", "agent.normalize_reward=true"],
-        "sac_layer_norm": [*made["sac"], "agent.layer_norm=true", "agent.num_critics=3"],
-        "td3_ou": [*made["td3"], "agent.noise=ornstein_uhlenbeck"],
+        "sac_prioritized": [*runs["sac"], "replay_buffer=prioritized", "step_processor.n_steps=3"],
+        "sac_serial": [*runs["sac"][:-1], "actor_manager=serial", "agent.normalize_reward=true"],
+        "sac_layer_norm": [*runs["sac"], "agent.layer_norm=true", "agent.num_critics=3"],
+        "td3_ou": [*runs["td3"], "agent.noise=ornstein_uhlenbeck"],
     }  # fmt: skip
     for agent in ("dqn", "iqn", "discrete_sac", "awac"):
         for name, env in MASKED.items():
-            made[f"{agent}_{name}"] = [f"agent={agent}", *env, *SMALL, "trainer=sync"]
+            runs[f"{agent}_{name}"] = [f"agent={agent}", *env, *SMALL, "trainer=sync"]
     rollouts = [*SMALL[:2], "env.num_envs=4", "actor_manager.num_actors=1",
                 "replay_buffer.n_steps=32"]  # fmt: skip
-    made["ppo"] = ["agent=ppo", *discrete, *rollouts]
-    made["a2c"] = ["agent=a2c", *discrete, *rollouts, "replay_buffer.n_epochs=1"]
-    made["ppo_box"] = ["agent=ppo", *box, *rollouts, "agent.normalize_obs=true",
+    runs["ppo"] = ["agent=ppo", *discrete, *rollouts]
+    runs["a2c"] = ["agent=a2c", *discrete, *rollouts, "replay_buffer.n_epochs=1"]
+    runs["ppo_box"] = ["agent=ppo", *box, *rollouts, "agent.normalize_obs=true",
                        "agent.normalize_reward=true"]  # fmt: skip
     for name, env in MASKED.items():
-        made[f"ppo_{name}"] = ["agent=ppo", *env, *rollouts]
-    made["discrete_sac"] = ["agent=discrete_sac", *discrete, *SMALL, "trainer=sync"]
+        runs[f"ppo_{name}"] = ["agent=ppo", *env, *rollouts]
+    runs["discrete_sac"] = ["agent=discrete_sac", *discrete, *SMALL, "trainer=sync"]
     for agent in ("discrete_sac", "sac", "cql", "tqc"):
-        made[f"{agent}_compiled"] = [*made[agent], "agent.compile=true"]
+        runs[f"{agent}_compiled"] = [*runs[agent], "agent.compile=true"]
     for agent in ("bc", "awac", "iql", "cql", "td3_bc"):
-        made[f"{agent}_offline"] = _offline(agent, "pendulum")
+        runs[f"{agent}_offline"] = _offline(agent, "pendulum")
     for agent in ("discrete_cql", "iql", "dqn"):
-        made[f"{agent}_offline_discrete"] = _offline(agent, "cartpole")
-    return made
+        runs[f"{agent}_offline_discrete"] = _offline(agent, "cartpole")
+    return runs
 
 
 def _offline(agent: str, env: str) -> list[str]:
-    typed = [each for each in SMALL if "warmup" not in each]
+    overrides = [override for override in SMALL if "warmup" not in override]
     data = f"replay_buffer.dataset={DATASETS[env]}"
-    return [f"agent={agent}", f"env={env}", *typed, "trainer=offline", data]
+    return [f"agent={agent}", f"env={env}", *overrides, "trainer=offline", data]
 
 
-def train(typed: list[str], run_dir: Path) -> None:
-    """One run in a process of its own."""
+def train(overrides: list[str], run_dir: Path) -> None:
+    """Trains one run in its own process."""
     subprocess.run(
-        [COMMANDS / "border-train", *COMMON, *typed, f"run_dir={run_dir}"],
+        [COMMANDS / "border-train", *COMMON, *overrides, f"run_dir={run_dir}"],
         check=True, stdout=subprocess.DEVNULL,
     )  # fmt: skip
 
 
 def record(run_dir: Path, dataset: str) -> None:
-    """A data set of four episodes of a run's best model."""
+    """Records a data set of four episodes with a run's best model."""
     subprocess.run(
         [COMMANDS / "border-record", run_dir, f"dataset={dataset}", "episodes=4", "seed=5"],
         check=True, stdout=subprocess.DEVNULL,
@@ -125,39 +126,39 @@ def record(run_dir: Path, dataset: str) -> None:
 
 
 def digests(run_dir: Path) -> dict[str, str]:
-    """The three digests of a finished run."""
+    """Returns the three digests of a finished run."""
     newest = max(run_dir.glob("checkpoints/[0-9]*/agent.pt"))
     agent = torch.load(newest, weights_only=True)
     chunks = run_dir.glob("checkpoints/replay/*.npy")
-    rows = [array for each in chunks for array in _arrays(each)]
+    tables = [array for chunk in chunks for array in _arrays(chunk)]
     return {
         "weights": _digest(_floats(agent)),
-        "rows": _digest(column for each in rows for column in _columns(each)),
+        "rows": _digest(column for table in tables for column in _columns(table)),
         "metrics": hashlib.sha256("\n".join(_metrics(run_dir)).encode()).hexdigest(),
     }
 
 
 def _arrays(chunk: Path) -> Iterator[NDArray[Any]]:
-    """What stands one behind another in a file of transitions."""
+    """Yields the arrays that a file of transitions contains one after another."""
     with chunk.open("rb") as file:
         while file.peek(1):
             yield np.load(file)
 
 
 def _floats(state: Any) -> Iterator[NDArray[Any]]:
-    """All arrays of floats in a saved state, whatever it calls them."""
+    """Yields all float arrays in a saved state, whatever their names."""
     if isinstance(state, dict):
-        for each in state.values():
-            yield from _floats(each)
+        for value in state.values():
+            yield from _floats(value)
     elif isinstance(state, list | tuple):
-        for each in state:
-            yield from _floats(each)
+        for value in state:
+            yield from _floats(value)
     elif isinstance(state, torch.Tensor) and state.is_floating_point() and state.ndim:
         yield state.numpy()
 
 
 def _columns(rows: NDArray[Any]) -> Iterator[NDArray[Any]]:
-    """The numbers of a structured array."""
+    """Yields the columns of a structured array, including nested ones."""
     if rows.dtype.names is None:
         yield rows
     else:
@@ -166,7 +167,7 @@ def _columns(rows: NDArray[Any]) -> Iterator[NDArray[Any]]:
 
 
 def _digest(arrays: Iterator[NDArray[Any]]) -> str:
-    values = [each.astype(np.float64).ravel() for each in arrays]
+    values = [array.astype(np.float64).ravel() for array in arrays]
     return hashlib.sha256(np.sort(np.concatenate([np.empty(0), *values])).tobytes()).hexdigest()
 
 
@@ -180,18 +181,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="these cases only")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="run only these cases")
     only = parser.parse_args().only
     with tempfile.TemporaryDirectory() as folder:
         os.environ["MINARI_DATASETS_PATH"] = str(Path(folder) / "datasets")
         for agent, env in (("dqn", "cartpole"), ("sac", "pendulum")):
-            if only is None or any("offline" in each for each in only):
+            if only is None or any("offline" in case for case in only):
                 train(cases()[agent], Path(folder) / env)
                 record(Path(folder) / env, DATASETS[env])
-        for name, typed in cases().items():
+        for name, overrides in cases().items():
             if only is None or name in only:
                 say(name)
-                train(typed, Path(folder) / name)
+                train(overrides, Path(folder) / name)
                 line = {"benchmark": "golden", "row": name, **digests(Path(folder) / name)}
                 print(json.dumps(line), flush=True)
 

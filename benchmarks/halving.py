@@ -33,7 +33,7 @@ from unittest.mock import patch
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.table import emit, parser, say
+from benchmarks.table import emit, make_parser, say
 from border_cli.tune import halving
 from border_cli.tune.config import Score
 from border_cli.tune.halving import (
@@ -340,9 +340,9 @@ def averaged(studies: Sequence[dict[str, float]]) -> dict[str, float]:
 
 
 def main() -> None:
-    made = parser(__doc__)
-    made.add_argument("--studies", type=int, default=400, help="per setting (default: 400)")
-    studies = made.parse_args().studies
+    parser = make_parser(__doc__)
+    parser.add_argument("--studies", type=int, default=400, help="per setting (default: 400)")
+    studies = parser.parse_args().studies
     settings = [(noise, crossing, False) for crossing in CROSSING for noise in NOISE]
     settings += [(noise, "mid", True) for noise in NOISE]
     for noise, crossing, narrow in settings:

@@ -26,7 +26,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from benchmarks.table import emit, parser, say, spread
+from benchmarks.table import emit, make_parser, say, spread
 from border_cli.errors import CheckpointError
 from border_cli.recorder.read import read_metrics
 from border_cli.run.checkpoint_files import read_checkpoint
@@ -148,10 +148,12 @@ def run(kills: int, seed: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    made = parser(__doc__, repetitions=1)
-    made.add_argument("--kills", type=int, default=100, help="number of kills (default: 100)")
-    made.add_argument("--seed", type=int, default=0, help="seed of the random moments (default: 0)")
-    arguments = made.parse_args()
+    parser = make_parser(__doc__, repetitions=1)
+    parser.add_argument("--kills", type=int, default=100, help="number of kills (default: 100)")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="seed of the random moments (default: 0)"
+    )
+    arguments = parser.parse_args()
     emit("kills", "cartpole", run(arguments.kills, arguments.seed))
 
 

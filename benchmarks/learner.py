@@ -30,7 +30,7 @@ from benchmarks.full_run import OFF, Setup, full_run, missing
 from benchmarks.isolated import call
 from benchmarks.learner_floors import FLOORS, Floors, mean
 from benchmarks.machine import Others
-from benchmarks.table import Reading, column, emit, parser, ratios, say, summary
+from benchmarks.table import Reading, column, emit, make_parser, ratios, say, summary
 from benchmarks.window import Span
 
 BOTH = "bare_both"
@@ -88,7 +88,7 @@ def _run(name: str, updates: int, seed: int) -> Reading:
 
 
 def line(name: str, readings: list[Reading]) -> dict[str, Any]:
-    """One row of the table."""
+    """Returns one row of the table."""
     content: dict[str, Any] = {}
     if name in RUNS:
         setup = RUNS[name]
@@ -106,12 +106,12 @@ def line(name: str, readings: list[Reading]) -> dict[str, Any]:
 
 
 def main() -> None:
-    made = parser(__doc__)
-    made.add_argument(
+    parser = make_parser(__doc__)
+    parser.add_argument(
         "--updates", type=int, default=3_000, help="timed updates per run (default: 3000)"
     )
-    made.add_argument("--rows", nargs="+", choices=ROWS, default=ROWS)
-    arguments = made.parse_args()
+    parser.add_argument("--rows", nargs="+", choices=ROWS, default=ROWS)
+    arguments = parser.parse_args()
     names = []
     for name in arguments.rows:
         if name in RUNS and missing(RUNS[name]):

@@ -29,7 +29,7 @@ from benchmarks.table import (
     column,
     contenders_of,
     emit,
-    parser,
+    make_parser,
     ratios,
     summary,
     take_turns,
@@ -51,7 +51,7 @@ ROWS = [BARE, *OURS, SB3]
 
 
 def ours(name: str, updates: int, seed: int) -> Reading:
-    """One of our runs."""
+    """Measures one of our runs."""
     return full_run(OURS[name], Span(settled=SETTLED, updates=updates), seed).reading()
 
 
@@ -68,7 +68,7 @@ def _measure(name: str, updates: int, seed: int) -> Reading:
 
 
 def _skipped(name: str) -> str | None:
-    """The reason to skip a row, if any."""
+    """Returns the reason to skip a row, or None."""
     if name in OURS and missing(OURS[name]):
         return f"unknown actor_manager={OURS[name].manager}"
     if name == SB3 and not installed("stable-baselines3"):
@@ -77,7 +77,7 @@ def _skipped(name: str) -> str | None:
 
 
 def line(name: str, readings: Readings) -> dict[str, Any]:
-    """One row of the table."""
+    """Returns one row of the table."""
     content: dict[str, Any] = {}
     other = SB3 if name.endswith("clipped") else BARE
     if name in OURS and other in readings:
@@ -90,12 +90,12 @@ def line(name: str, readings: Readings) -> dict[str, Any]:
 
 
 def main() -> None:
-    made = parser(__doc__)
-    made.add_argument(
+    parser = make_parser(__doc__)
+    parser.add_argument(
         "--updates", type=int, default=18_000, help="timed updates per contender (default: 18000)"
     )
-    made.add_argument("--rows", nargs="+", choices=ROWS, default=ROWS)
-    arguments = made.parse_args()
+    parser.add_argument("--rows", nargs="+", choices=ROWS, default=ROWS)
+    arguments = parser.parse_args()
     contenders = contenders_of(
         arguments.rows,
         lambda name, seed: _measure(name, arguments.updates, seed),

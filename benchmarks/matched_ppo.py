@@ -26,7 +26,7 @@ from benchmarks.table import (
     column,
     emit,
     learning,
-    parser,
+    make_parser,
     ratios,
     say,
     summary,
@@ -68,7 +68,7 @@ class Timer(Callback):
 
 
 def ours(seed: int, env_steps: int) -> Reading:
-    """One of our runs."""
+    """Measures one of our runs."""
     timer = Timer()
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
@@ -82,9 +82,9 @@ def ours(seed: int, env_steps: int) -> Reading:
 
 
 def main() -> None:
-    made = parser(__doc__)
-    made.add_argument("--env-steps", type=int, default=40_960, help="of a run (default: 40960)")
-    arguments = made.parse_args()
+    parser = make_parser(__doc__)
+    parser.add_argument("--env-steps", type=int, default=40_960, help="of a run (default: 40960)")
+    arguments = parser.parse_args()
     targets = {"ours": "benchmarks.matched_ppo:ours"}
     if installed("stable-baselines3"):
         targets[SB3] = "benchmarks.stable_baselines:matched_ppo"

@@ -31,7 +31,7 @@ from benchmarks.table import (
     column,
     emit,
     learning,
-    parser,
+    make_parser,
     ratios,
     say,
     summary,
@@ -46,7 +46,7 @@ SB3 = "sb3"
 
 
 def ours(precision: str, threads: int, updates: int, seed: int) -> Reading:
-    """One of our runs."""
+    """Measures one of our runs."""
     agent = SacConfig(
         hidden=[256, 256],
         batch_size=256,
@@ -72,7 +72,7 @@ def _measure(name: str, threads: int, updates: int, seed: int) -> Reading:
 
 
 def line(name: str, readings: Readings) -> dict[str, Any]:
-    """One row of the table."""
+    """Returns one row of the table."""
     content: dict[str, Any] = {}
     theirs = f"{SB3}_{name.rpartition('_')[2]}"
     if name != theirs and theirs in readings:
@@ -84,12 +84,12 @@ def line(name: str, readings: Readings) -> dict[str, Any]:
 
 
 def main() -> None:
-    made = parser(__doc__, repetitions=3)
-    made.add_argument(
+    parser = make_parser(__doc__, repetitions=3)
+    parser.add_argument(
         "--updates", type=int, default=8_000, help="timed updates per contender (default: 8000)"
     )
-    made.add_argument("--threads", type=int, nargs="+", default=[1, 2], help="torch threads")
-    arguments = made.parse_args()
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2], help="torch threads")
+    arguments = parser.parse_args()
     names = [*PRECISIONS, SB3]
     if not installed("stable-baselines3"):
         say('skipped: sb3 (needs pip install "border-cli[bench]")')

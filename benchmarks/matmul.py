@@ -16,7 +16,7 @@ from statistics import median
 import torch
 from torch import Tensor
 
-from benchmarks.table import emit, parser, ratios
+from benchmarks.table import emit, make_parser, ratios
 from border_cli.nn.device import learner_thread
 from border_cli.nn.matmul import chosen_matmul, has_onednn, processor, product
 from border_cli.settings.networks import Matmul, MatmulPrecision
@@ -29,9 +29,9 @@ BATCHED = (2, 256, 256, 256)  # members, rows, inputs, outputs
 
 
 def main() -> None:
-    made = parser(__doc__)
-    made.add_argument("--calls", type=int, default=300, help="calls of a measurement")
-    given = made.parse_args()
+    parser = make_parser(__doc__)
+    parser.add_argument("--calls", type=int, default=300, help="calls of a measurement")
+    given = parser.parse_args()
     if not has_onednn():
         raise SystemExit(f"torch {torch.__version__} has no oneDNN here")
     with learner_thread(1), torch.no_grad():

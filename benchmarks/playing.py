@@ -76,7 +76,7 @@ def matched(seed: int, warm_up: int, settled: int, updates: int) -> Reading:
 
 
 def first_update(seed: int, warm_up: int) -> Reading:
-    """When the first update was made, by `time.time`."""
+    """Returns the time of the first update, from `time.time`."""
     with learner_thread(num_threads=1):
         loop = PlayingLoop(seed)
         for _ in range(warm_up):

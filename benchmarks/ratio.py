@@ -18,7 +18,7 @@ import numpy as np
 
 from benchmarks.full_run import Setup, full_run, missing
 from benchmarks.isolated import call
-from benchmarks.table import Reading, column, emit, parser, ratios, say, summary, take_turns
+from benchmarks.table import Reading, column, emit, make_parser, ratios, say, summary, take_turns
 from benchmarks.window import Span
 
 MANAGERS = ["sync", "serial", "thread", "process"]
@@ -29,7 +29,7 @@ MIN_SAMPLES, MAX_SAMPLES, UPDATES = 1_000, 10_000, 2_000
 
 
 def run(manager: str, ratio: float, seed: int) -> Reading:
-    """One of our runs."""
+    """Measures one of our runs."""
     trainer = {
         "samples_per_opt_step": ratio,
         "record_interval": 1,
@@ -50,16 +50,18 @@ def _run(manager: str, ratio: float, seed: int) -> Reading:
 
 
 def line(ratio: float, readings: list[Reading]) -> dict[str, Any]:
-    """One row of the table."""
+    """Returns one row of the table."""
     got = column(readings, "got")
     return {"asked": ratio, "to_asked": ratios(got, [ratio for _ in got]), **summary(readings)}
 
 
 def main() -> None:
-    made = parser(__doc__, repetitions=1)
-    made.add_argument("--ratios", type=float, nargs="+", default=RATIOS, help="samples per update")
-    made.add_argument("--managers", nargs="+", choices=MANAGERS, default=MANAGERS)
-    arguments = made.parse_args()
+    parser = make_parser(__doc__, repetitions=1)
+    parser.add_argument(
+        "--ratios", type=float, nargs="+", default=RATIOS, help="samples per update"
+    )
+    parser.add_argument("--managers", nargs="+", choices=MANAGERS, default=MANAGERS)
+    arguments = parser.parse_args()
     contenders: dict[str, Callable[[int], Reading]] = {}
     asked: dict[str, float] = {}
     for manager in arguments.managers:

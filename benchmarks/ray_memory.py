@@ -53,7 +53,7 @@ class MemoryRecorder(Recorder):
             self._stop.request(Over())
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing: there is nothing to close."""
 
 
 def memory_mb() -> dict[str, float]:
@@ -87,12 +87,12 @@ def _bytes_in(folder: Path) -> float:
 
 
 def main() -> None:
-    made = argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    made.add_argument("--samples", type=int, default=10_000_000)
-    made.add_argument("--manager", default="ray")
-    arguments = made.parse_args()
+    parser.add_argument("--samples", type=int, default=10_000_000)
+    parser.add_argument("--manager", default="ray")
+    arguments = parser.parse_args()
     stop = StopFlag()
     recorder = MemoryRecorder(arguments.samples, stop)
     setup = Setup(manager=arguments.manager, actors=ACTORS, num_envs=NUM_ENVS, trainer=FREE)

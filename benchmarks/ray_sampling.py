@@ -25,7 +25,7 @@ from benchmarks.table import (
     column,
     contenders_of,
     emit,
-    parser,
+    make_parser,
     ratios,
     summary,
     take_turns,
@@ -51,7 +51,7 @@ ROWS = [*OURS, *PEERS]
 
 
 def ours(name: str, seconds: float, seed: int) -> Reading:
-    """One of our runs."""
+    """Measures one of our runs."""
     span = Span(settled=1_000 if "paced" in name else 5, settled_s=1.0, seconds=seconds)
     return full_run(OURS[name], span, seed).reading()
 
@@ -70,7 +70,7 @@ def _measure(name: str, seconds: float, seed: int) -> Reading:
 
 
 def _skipped(name: str) -> str | None:
-    """The reason to skip a row, if any."""
+    """Returns the reason to skip a row, or None."""
     if name in OURS and missing(OURS[name]):
         return f"unknown actor_manager={OURS[name].manager}"
     if name in PEERS and not installed(PACKAGES[name]):
@@ -79,7 +79,7 @@ def _skipped(name: str) -> str | None:
 
 
 def line(name: str, readings: Readings) -> dict[str, Any]:
-    """One row of the table."""
+    """Returns one row of the table."""
     rates = column(readings[name], "samples_per_s")
     content: dict[str, Any] = {
         f"to_{other}": ratios(rates, column(readings[other], "samples_per_s"))
@@ -94,12 +94,12 @@ def line(name: str, readings: Readings) -> dict[str, Any]:
 
 
 def main() -> None:
-    made = parser(__doc__, repetitions=3)
-    made.add_argument(
+    parser = make_parser(__doc__, repetitions=3)
+    parser.add_argument(
         "--seconds", type=float, default=10.0, help="timed seconds per contender (default: 10)"
     )
-    made.add_argument("--rows", nargs="+", choices=ROWS, default=ROWS)
-    arguments = made.parse_args()
+    parser.add_argument("--rows", nargs="+", choices=ROWS, default=ROWS)
+    arguments = parser.parse_args()
     contenders = contenders_of(
         arguments.rows,
         lambda name, seed: _measure(name, arguments.seconds, seed),

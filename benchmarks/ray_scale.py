@@ -32,7 +32,7 @@ import psutil
 from numpy.typing import NDArray
 
 from benchmarks.isolated import call
-from benchmarks.table import Reading, emit, parser, say, summary
+from benchmarks.table import Reading, emit, make_parser, say, summary
 from border_cli.actor_manager.actor import ActorFactory, Message
 from border_cli.core.rows import Rows, columns_of, storage_nbytes, transitions_of
 from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec
@@ -406,15 +406,15 @@ def limit(reading: Mapping[str, Any]) -> str:
 
 
 def main() -> None:
-    made = parser(__doc__, repetitions=1)
-    made.add_argument("--actors", type=int, default=1_000)
-    made.add_argument("--seconds", type=float, default=5.0, help="timed, per row (default: 5)")
-    made.add_argument("--rates", type=float, nargs="+", default=[10.0, 100.0, 1_000.0])
-    made.add_argument("--envs", nargs="+", choices=list(SPECS), default=["cartpole", "ant"])
-    made.add_argument("--gbit-per-s", type=float, nargs="+", default=[10.0])
-    made.add_argument("--samples-per-call", type=int, nargs="*", default=[1, 10, 100])
-    made.add_argument("--call-us", type=float, help="microseconds of the broker per call")
-    arguments = made.parse_args()
+    parser = make_parser(__doc__, repetitions=1)
+    parser.add_argument("--actors", type=int, default=1_000)
+    parser.add_argument("--seconds", type=float, default=5.0, help="timed, per row (default: 5)")
+    parser.add_argument("--rates", type=float, nargs="+", default=[10.0, 100.0, 1_000.0])
+    parser.add_argument("--envs", nargs="+", choices=list(SPECS), default=["cartpole", "ant"])
+    parser.add_argument("--gbit-per-s", type=float, nargs="+", default=[10.0])
+    parser.add_argument("--samples-per-call", type=int, nargs="*", default=[1, 10, 100])
+    parser.add_argument("--call-us", type=float, help="microseconds of the broker per call")
+    arguments = parser.parse_args()
     microseconds = arguments.call_us
     if microseconds is None:
         say("a call of Ray")

@@ -25,7 +25,7 @@ from typing import Any
 from benchmarks.full_run import Setup
 from benchmarks.isolated import call
 from benchmarks.machine import Others
-from benchmarks.table import Reading, emit, parser, say, spread
+from benchmarks.table import Reading, emit, make_parser, say, spread
 from border_cli.config.job import Job
 from border_cli.core.output import Progress, Recorder, RecordStep
 from border_cli.core.stop import SaveFlag, StopFlag
@@ -82,7 +82,7 @@ class Blocks(Recorder):
         """Nobody watches."""
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing: there is nothing to close."""
 
 
 def run(name: str, pairs: int, block_s: float) -> dict[str, Any]:
@@ -112,11 +112,13 @@ def run(name: str, pairs: int, block_s: float) -> dict[str, Any]:
 
 
 def main() -> None:
-    made = parser(__doc__, repetitions=1)
-    made.add_argument("--pairs", type=int, default=4, help="pairs of blocks (default: 4)")
-    made.add_argument("--block-s", type=float, default=30.0, help="seconds per block (default: 30)")
-    made.add_argument("--rows", nargs="+", choices=list(ROWS), default=list(ROWS))
-    arguments = made.parse_args()
+    parser = make_parser(__doc__, repetitions=1)
+    parser.add_argument("--pairs", type=int, default=4, help="pairs of blocks (default: 4)")
+    parser.add_argument(
+        "--block-s", type=float, default=30.0, help="seconds per block (default: 30)"
+    )
+    parser.add_argument("--rows", nargs="+", choices=list(ROWS), default=list(ROWS))
+    arguments = parser.parse_args()
     for name in arguments.rows:
         readings: list[Reading] = []
         for _ in range(arguments.repetitions):

@@ -26,7 +26,7 @@ from benchmarks.table import (
     Readings,
     column,
     emit,
-    parser,
+    make_parser,
     ratios,
     say,
     spread,
@@ -43,7 +43,7 @@ PACED = {"warmup_period": 100, "record_interval": 10}
 
 
 def run(manager: str, actors: int, seconds: float, per_update: float, seed: int) -> Reading:
-    """One of our runs."""
+    """Measures one of our runs."""
     setup = Setup(
         manager=manager,
         actors=actors,
@@ -75,7 +75,7 @@ def _sleep(seed: int) -> Reading:
 
 
 def line(actors: int, readings: list[Reading], sleeps: list[Reading]) -> dict[str, Any]:
-    """One row of the table."""
+    """Returns one row of the table."""
     rates, sleep_s = column(readings, "samples_per_s"), column(sleeps, "sleep_s")
     return {
         "actors": actors,
@@ -87,16 +87,16 @@ def line(actors: int, readings: list[Reading], sleeps: list[Reading]) -> dict[st
 
 
 def main() -> None:
-    made = parser(__doc__, repetitions=3)
-    made.add_argument(
+    parser = make_parser(__doc__, repetitions=3)
+    parser.add_argument(
         "--seconds", type=float, default=4.0, help="timed seconds per run (default: 4)"
     )
-    made.add_argument(
+    parser.add_argument(
         "--samples-per-update", type=float, default=16.0, help="replay ratio (default: 16)"
     )
-    made.add_argument("--managers", nargs="+", choices=[*MANAGERS, *ON_REQUEST], default=MANAGERS)
-    made.add_argument("--actors", type=int, nargs="+", default=ACTORS, help="numbers of actors")
-    arguments = made.parse_args()
+    parser.add_argument("--managers", nargs="+", choices=[*MANAGERS, *ON_REQUEST], default=MANAGERS)
+    parser.add_argument("--actors", type=int, nargs="+", default=ACTORS, help="numbers of actors")
+    arguments = parser.parse_args()
     contenders: dict[str, Callable[[int], Reading]] = {SLEEP: _sleep}
     rows: dict[str, int] = {}  # name -> actors
     for manager in arguments.managers:

@@ -35,7 +35,7 @@ from typing import Any
 
 from benchmarks.isolated import since_enter
 from benchmarks.machine import installed
-from benchmarks.table import Reading, Readings, column, emit, parser, say, summary, take_turns
+from benchmarks.table import Reading, Readings, column, emit, make_parser, say, summary, take_turns
 
 EPISODES = 20
 JUDGED = 100  # of our best model
@@ -108,7 +108,7 @@ def _seeded(run: Callable[[int], Reading], first: int, repetition: int) -> Readi
 
 
 def line(name: str, readings: Readings, threshold: float) -> dict[str, Any]:
-    """One row of the table."""
+    """Returns one row of the table."""
     runs = readings[name]
     content: dict[str, Any] = {
         "threshold": threshold,
@@ -126,22 +126,22 @@ def line(name: str, readings: Readings, threshold: float) -> dict[str, Any]:
 
 
 def main() -> None:
-    made = parser(__doc__)
-    made.add_argument(
+    parser = make_parser(__doc__)
+    parser.add_argument(
         "overrides", nargs="*", help="settings for border-train, such as trainer=sync"
     )
-    made.add_argument("--env", default="cartpole", help="env preset (default: cartpole)")
-    made.add_argument(
+    parser.add_argument("--env", default="cartpole", help="env preset (default: cartpole)")
+    parser.add_argument(
         "--threshold",
         type=float,
         default=475.0,
         help="mean return that counts as solved (default: 475)",
     )
-    made.add_argument(
+    parser.add_argument(
         "--first-seed", type=int, default=0, help="seed of the first repetition (default: 0)"
     )
-    made.add_argument("--rows", nargs="+", choices=[OURS, *PEERS], default=[OURS, *PEERS])
-    arguments = made.parse_args()
+    parser.add_argument("--rows", nargs="+", choices=[OURS, *PEERS], default=[OURS, *PEERS])
+    arguments = parser.parse_args()
     contenders: dict[str, Callable[[int], Reading]] = {}
     for name in arguments.rows:
         if name == OURS:

@@ -136,7 +136,7 @@ def matched_ppo(seed: int, env_steps: int) -> Reading:
 
 
 def first_update(seed: int, warm_up: int) -> Reading:
-    """When the first update was made, by `time.time`."""
+    """Returns the time of the first update, from `time.time`."""
     torch.set_num_threads(1)
     moments: list[float] = []
 

@@ -37,7 +37,7 @@ from benchmarks.table import (
     Readings,
     column,
     emit,
-    parser,
+    make_parser,
     ratios,
     say,
     summary,
@@ -103,7 +103,7 @@ def _torch(seed: int) -> Reading:
 
 
 def line(name: str, readings: Readings) -> dict[str, Any]:
-    """One row of the table."""
+    """Returns one row of the table."""
     content: dict[str, Any] = {}
     for other in ("bare", "sb3"):
         if name.startswith("border_train") and other in readings:
@@ -113,9 +113,9 @@ def line(name: str, readings: Readings) -> dict[str, Any]:
 
 
 def main() -> None:
-    made = parser(__doc__)
-    made.add_argument("overrides", nargs="*", help="settings for border-train")
-    arguments = made.parse_args()
+    parser = make_parser(__doc__)
+    parser.add_argument("overrides", nargs="*", help="settings for border-train")
+    arguments = parser.parse_args()
     overrides: list[str] = arguments.overrides
     contenders: dict[str, Callable[[int], Reading]] = {
         "torch": _torch,

@@ -23,7 +23,7 @@ from typing import Any
 
 import psutil
 
-from benchmarks.table import emit, parser, say
+from benchmarks.table import emit, make_parser, say
 from border_cli.analysis.load import load_runs
 from border_cli.tune.trials import ranked, read_trials
 from border_cli.words import setting
@@ -84,12 +84,12 @@ def study(root: Path, arguments: list[str], kills: int, chance: random.Random) -
 
 def main() -> None:
     """Prints one JSON object."""
-    options = parser(__doc__)
-    options.add_argument("--trials", type=int, default=30)
-    options.add_argument("--kills", type=int, default=4)
-    options.add_argument("--seed", type=int, default=0)
-    options.add_argument("--storage")
-    asked = options.parse_args()
+    parser = make_parser(__doc__)
+    parser.add_argument("--trials", type=int, default=30)
+    parser.add_argument("--kills", type=int, default=4)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--storage")
+    asked = parser.parse_args()
     root = Path(tempfile.mkdtemp(prefix="study")) / "study"
     arguments = [*SETTINGS, f"study={root}", f"trials={asked.trials}"]
     arguments += [setting("storage", asked.storage)] if asked.storage else []

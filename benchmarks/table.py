@@ -17,18 +17,18 @@ Reading = Mapping[str, float]  # what one measurement gave, by name
 Readings = dict[str, list[Reading]]  # one per repetition, by row
 
 
-def parser(description: str | None, *, repetitions: int = 5) -> argparse.ArgumentParser:
+def make_parser(description: str | None, *, repetitions: int = 5) -> argparse.ArgumentParser:
     """The command line that every part has."""
-    made = argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    made.add_argument(
+    parser.add_argument(
         "--repetitions",
         type=int,
         default=repetitions,
         help="repetitions per row (default: %(default)s)",
     )
-    return made
+    return parser
 
 
 def take_turns(contenders: Mapping[str, Callable[[int], Reading]], repetitions: int) -> Readings:

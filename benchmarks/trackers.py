@@ -26,7 +26,7 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks.table import Reading, emit, parser, summary, take_turns
+from benchmarks.table import Reading, emit, make_parser, summary, take_turns
 
 NONE = "none"
 TRACKERS = ("mlflow", "wandb", "trackio")
@@ -100,11 +100,11 @@ def _cpu_s(group: list[psutil.Process]) -> float:
 
 
 def main() -> None:
-    made = parser(__doc__, repetitions=3)
-    made.add_argument("--seconds", type=float, default=120.0)
-    made.add_argument("--trainers", nargs="+", choices=TRAINERS, default=TRAINERS)
-    made.add_argument("--trackers", nargs="+", choices=TRACKERS, default=TRACKERS)
-    arguments = made.parse_args()
+    parser = make_parser(__doc__, repetitions=3)
+    parser.add_argument("--seconds", type=float, default=120.0)
+    parser.add_argument("--trainers", nargs="+", choices=TRAINERS, default=TRAINERS)
+    parser.add_argument("--trackers", nargs="+", choices=TRACKERS, default=TRACKERS)
+    arguments = parser.parse_args()
     for trainer in arguments.trainers:
         contenders = {
             each: partial(measure, trainer, each, arguments.seconds)

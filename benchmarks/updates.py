@@ -21,7 +21,7 @@ import torch
 
 from benchmarks import bare_updates
 from benchmarks.isolated import call
-from benchmarks.table import Reading, column, emit, parser, ratios, summary, take_turns
+from benchmarks.table import Reading, column, emit, make_parser, ratios, summary, take_turns
 from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec
 from border_cli.core.types import Batch
 from border_cli.nn.device import learner_thread
@@ -118,12 +118,12 @@ def _measure(kind: str, name: str, seconds: float, seed: int) -> Reading:
 
 
 def main() -> None:
-    made = parser(__doc__)
-    made.add_argument("--agents", nargs="+", choices=AGENT_NAMES, default=AGENT_NAMES)
-    made.add_argument(
+    parser = make_parser(__doc__)
+    parser.add_argument("--agents", nargs="+", choices=AGENT_NAMES, default=AGENT_NAMES)
+    parser.add_argument(
         "--seconds", type=float, default=4.0, help="seconds per measurement (default: 4)"
     )
-    arguments = made.parse_args()
+    arguments = parser.parse_args()
     for name in arguments.agents:
         contenders = {
             kind: partial(_measure, kind, name, arguments.seconds) for kind in ("bare", "ours")

@@ -104,7 +104,7 @@ class Window(Recorder):
         }
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing: there is nothing to close."""
 
 
 def _moment(opt_steps: int, samples: float) -> Moment:

@@ -147,17 +147,17 @@ def _ended(trial: FrozenTrial) -> datetime:
 
 
 def main() -> None:
-    made = argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    made.add_argument("folder", type=Path, help="an empty one, or a new one")
-    made.add_argument("--trials", type=int, default=30)
-    made.add_argument("--env-steps", type=int, default=50_000, help="of each trial")
-    made.add_argument("--evaluations", type=int, default=10, help="of each trial")
-    made.add_argument("--eval-episodes", type=int, default=20)
-    made.add_argument("--processes", type=int, default=2)
-    made.add_argument("--fresh-seeds", type=int, default=5)
-    arguments = made.parse_args()
+    parser.add_argument("folder", type=Path, help="an empty one, or a new one")
+    parser.add_argument("--trials", type=int, default=30)
+    parser.add_argument("--env-steps", type=int, default=50_000, help="of each trial")
+    parser.add_argument("--evaluations", type=int, default=10, help="of each trial")
+    parser.add_argument("--eval-episodes", type=int, default=20)
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--fresh-seeds", type=int, default=5)
+    arguments = parser.parse_args()
     folder = arguments.folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()):

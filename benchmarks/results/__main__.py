@@ -59,25 +59,27 @@ def main() -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         prog="python -m benchmarks.results",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    made.add_argument("rows", nargs="*", metavar="ROW", help="names or patterns (default: all)")
-    made.add_argument("--jobs", type=int, default=1, help="cells run in parallel (default: 1)")
-    made.add_argument(
+    parser.add_argument("rows", nargs="*", metavar="ROW", help="names or patterns (default: all)")
+    parser.add_argument("--jobs", type=int, default=1, help="cells run in parallel (default: 1)")
+    parser.add_argument(
         "--seeds", type=int, nargs="+", help="only these seeds, also ones beyond those of a row"
     )
-    made.add_argument("--list", action="store_true", help="show the rows without running any")
-    made.add_argument("--report", action="store_true", help="write the report without running any")
-    made.add_argument(
+    parser.add_argument("--list", action="store_true", help="show the rows without running any")
+    parser.add_argument(
+        "--report", action="store_true", help="write the report without running any"
+    )
+    parser.add_argument(
         "--keep", type=Path, metavar="DIR", help="keep runs and data sets in this directory"
     )
-    made.add_argument(
+    parser.add_argument(
         "--keep-stale", action="store_true", help="run missing cells only, not stale ones"
     )
-    return made
+    return parser
 
 
 def chosen(patterns: Sequence[str]) -> list[Row]:
