@@ -1,22 +1,22 @@
-"""How often pruning loses the best trial: made-up studies with known scores, no training.
+"""How often pruning discards the best trial, in simulated studies with known scores.
 
     python -m benchmarks.halving [--studies 400]
 
-A study is 30 trials x 3 seeds, drawn at random, on two workers. A trial's curve rises from a floor
-to its asymptote, which 30 % of the trials never leave; it is logistic in the logarithm of the
-steps. How early it rises agrees with the asymptote by the correlation `crossing`: 0.9 (low), 0.6
-(mid), 0.2 (high, where many of the best trials start slowly). A seed shifts all trials alike, each
-run by itself, and each evaluation; all three shifts grow with `noise`: 0.5, 1 or 2. Half of the
-trials have seeds that never learn. In `narrow` all trials are alike, as near tuned values.
+A study has 30 random trials x 3 seeds and two workers. A trial's curve rises from a floor to its
+asymptote and is logistic in the logarithm of the steps; 30 % of the trials never leave the floor.
+An early rise and a high asymptote have the correlation `crossing`: 0.9 (low), 0.6 (mid) or 0.2
+(high: many of the best trials start slowly). Random shifts that grow with `noise` (0.5, 1 or 2)
+apply to each seed, equally for all trials, to each run and to each evaluation. In half of the
+trials, some seeds never learn. In `narrow` studies all trials are similar, as near tuned values.
 
-Every contender sees the same curves. Scores are shares of the range of returns:
+All contenders get the same curves. Scores are fractions of the range of returns:
 
-- `pruned_best`: share of studies in which the trial with the highest expected score at the full
-  budget was not trained that far; `pruned_near_best`: nor any trial within 0.02 of it
-- `better_pruned`: share in which a pruned trial is better than the chosen one by more than 0.02
+- `pruned_best`: fraction of studies that did not train the trial with the highest expected score to
+  the full budget; `pruned_near_best`: fraction that trained no trial within 0.02 of it to the end
+- `better_pruned`: fraction in which a pruned trial is better than the chosen one by more than 0.02
 - `regret`: expected score of the trial that the full grid chooses on the same curves, minus that
-  of the chosen one
-- `cost`, `max_cost`: steps taken, as a share of the full grid of 30 x 3
+  of the chosen trial
+- `cost`, `max_cost`: mean and largest number of steps, as a fraction of the full grid of 30 x 3
 """
 
 from __future__ import annotations
@@ -48,18 +48,22 @@ from border_cli.tune.halving import (
 
 TRIALS, SEEDS, EVALUATIONS, WORKERS = 30, 3, 45, 2
 NOISE = {"low": 0.5, "mid": 1.0, "high": 2.0}
-CROSSING = {"low": 0.9, "mid": 0.6, "high": 0.2}  # correlation of early and high
+CROSSING = {
+    "low": 0.9,
+    "mid": 0.6,
+    "high": 0.2,
+}  # correlation of an early rise and a high asymptote
 MARGIN = 0.02
 LAST_EVALS = 5
 
 Floats: TypeAlias = NDArray[np.float64]
-Compare: TypeAlias = Callable[[Floats], Floats]  # what `halving.chances` does
+Compare: TypeAlias = Callable[[Floats], Floats]  # the signature of `halving.chances`
 Decide: TypeAlias = Callable[[Sequence[Standing], "Terms"], Decision]
 
 
 @dataclass(frozen=True)
 class Terms:
-    """The study and the settings that a rule is given."""
+    """The study and the settings that are passed to a rule."""
 
     budgets: Sequence[int]
     trials: int
@@ -70,16 +74,16 @@ class Terms:
 
 @dataclass(frozen=True)
 class Landscape:
-    """What a study would find."""
+    """The expected scores and the curves of all trials of a study."""
 
-    expected: Floats  # [N] score at the full budget over all seeds
+    expected: Floats  # [N] scores at the full budget, over all seeds
     curves: Floats  # [N, S, E] evaluations
 
     @classmethod
     def drawn(
         cls, rng: np.random.Generator, noise: float, crossing: float, *, narrow: bool = False
     ) -> Landscape:
-        """Of trials chosen at random, or of trials that are all nearly as good."""
+        """Draws random trials or, if `narrow`, trials that are all nearly equally good."""
         height, start = rng.normal(size=(2, TRIALS))
         spread = 0.4 if narrow else 1.2
         asymptote = 1 / (1 + np.exp(-spread * height - 1.2 * narrow))
@@ -88,22 +92,24 @@ class Landscape:
         log_half = np.log(0.2) - (0.4 if narrow else 0.7) * early
         failing = np.where(rng.random(TRIALS) < 0.5, 0, rng.beta(1, 6, TRIALS)) * min(noise, 1.5)
 
-        def runs(seeds: int, share: Floats) -> Floats:
-            """Curves without the noise of evaluations at these shares of the budget."""
+        def runs(seeds: int, fraction: Floats) -> Floats:
+            """Returns the curves without evaluation noise at these fractions of the budget."""
             seed, run = rng.normal(size=(2, 1, seeds)), rng.normal(size=(2, TRIALS, seeds))
             half = log_half[:, None] + noise * (0.15 * seed[0] + 0.2 * run[0])
             high = asymptote[:, None] * (1 + noise * (0.05 * seed[1] + 0.08 * run[1]))
             high *= rng.random((TRIALS, seeds)) >= failing[:, None]
-            return np.asarray(high[..., None] / (1 + np.exp(4 * (half[..., None] - np.log(share)))))
+            return np.asarray(
+                high[..., None] / (1 + np.exp(4 * (half[..., None] - np.log(fraction))))
+            )
 
-        share = np.arange(1, EVALUATIONS + 1) / EVALUATIONS
-        expected = runs(200, share[-LAST_EVALS:]).mean(axis=(1, 2))
-        curves = runs(SEEDS, share)
+        fraction = np.arange(1, EVALUATIONS + 1) / EVALUATIONS
+        expected = runs(200, fraction[-LAST_EVALS:]).mean(axis=(1, 2))
+        curves = runs(SEEDS, fraction)
         return cls(expected, curves * (1 + 0.1 * noise * rng.normal(size=curves.shape)))
 
 
 def chance_by_bootstrap(samples: Floats) -> Floats:
-    """P(better than the best one) by all resamples of the seeds' paired differences.  [N]"""
+    """P(better than the best trial), from all resamples of the seeds' paired differences.  [N]"""
     means = samples.mean(axis=2)
     behind = means[means.mean(axis=1).argmax()] - means  # [N, S]
     seeds = behind.shape[1]
@@ -112,7 +118,7 @@ def chance_by_bootstrap(samples: Floats) -> Floats:
 
 
 def chance_by_evaluations(samples: Floats) -> Floats:
-    """P(better than the best one) by resamples of seeds and, within each, of evaluations.  [N]"""
+    """P(better than the best trial), from resamples of seeds and of their evaluations.  [N]"""
     behind = samples[samples.mean(axis=(1, 2)).argmax()] - samples
     _, seeds, evaluations = behind.shape
     rng = np.random.default_rng(0)
@@ -123,7 +129,7 @@ def chance_by_evaluations(samples: Floats) -> Floats:
 
 
 def chance_by_residuals(samples: Floats) -> Floats:
-    """P(better than the best one) by adding resampled residuals of all trials' differences.  [N]"""
+    """P(better than the best trial), from resampled residuals of all trials' differences.  [N]"""
     means = samples.mean(axis=2)
     trials, seeds = means.shape
     if trials == 1:
@@ -138,18 +144,18 @@ def chance_by_residuals(samples: Floats) -> Floats:
 
 
 def reached_by(trials: Sequence[Standing], rung: int) -> tuple[Floats, dict[int, Standing]]:
-    """The samples of all that have reached a rung, [N, S, K], and which of them wait there."""
-    reached = [each for each in trials if len(each.samples) > rung]
+    """Returns the samples of the trials that have reached a rung, [N, S, K], and those waiting."""
+    reached = [trial for trial in trials if len(trial.samples) > rung]
     waiting = {
-        index: each
-        for index, each in enumerate(reached)
-        if len(each.samples) == rung + 1 and not each.busy and not each.ended
+        index: trial
+        for index, trial in enumerate(reached)
+        if len(trial.samples) == rung + 1 and not trial.busy and not trial.ended
     }
-    return np.array([each.samples[rung] for each in reached]), waiting
+    return np.array([trial.samples[rung] for trial in reached]), waiting
 
 
 def better(samples: Floats, index: int) -> int:
-    """How many of a rung are better than this one."""
+    """Returns how many trials of a rung are better than trial `index`."""
     scores = samples.mean(axis=(1, 2))
     return int((scores > scores[index]).sum())
 
@@ -160,58 +166,58 @@ def ours(trials: Sequence[Standing], terms: Any) -> Decision:
 
 
 def ours_by(compare: Compare, trials: Sequence[Standing], terms: Terms) -> Decision:
-    """As ours, by another comparison."""
+    """Our rule with another comparison."""
     with patch.object(halving, "chances", compare):
         return ours(trials, terms)
 
 
 def significant(compare: Compare, trials: Sequence[Standing], terms: Terms) -> Decision:
-    """As ours, but whoever is significantly worse than the best of its rung is pruned."""
+    """Our rule, which also prunes trials significantly worse than the best of their rung."""
     for rung in range(len(terms.budgets) - 1):
         samples, waiting = reached_by(trials, rung)
         chance = compare(samples) if waiting else ()
-        for index, each in waiting.items():
+        for index, trial in waiting.items():
             if chance[index] < terms.risk:
-                return Decision(What.prune, each.number)
+                return Decision(What.prune, trial.number)
     return ours_by(compare, trials, terms)
 
 
 def asha(trials: Sequence[Standing], terms: Terms) -> Decision:
-    """Li et al. 2020, Algorithm 2, with a given number of trials: the rest stays where it is."""
+    """Li et al. 2020, Algorithm 2, with a fixed number of trials; those not promoted stay."""
     for rung in reversed(range(len(terms.budgets) - 1)):
         samples, waiting = reached_by(trials, rung)
-        for index, each in waiting.items():
+        for index, trial in waiting.items():
             if better(samples, index) < len(samples) // terms.reduction:
-                return Decision(What.promote, each.number)
+                return Decision(What.promote, trial.number)
     return Decision(What.start if len(trials) < terms.trials else What.finish)
 
 
 def optuna_halving(trials: Sequence[Standing], terms: Terms) -> Decision:
-    """Optuna's SuccessiveHalvingPruner: at its rung a trial goes on at once, or is pruned."""
+    """Optuna's SuccessiveHalvingPruner: promotes or prunes a trial as soon as it reaches a rung."""
     for rung in range(len(terms.budgets) - 1):
         samples, waiting = reached_by(trials, rung)
-        for index, each in waiting.items():
-            goes_on = better(samples, index) < max(1, len(samples) // terms.reduction)
-            return Decision(What.promote if goes_on else What.prune, each.number)
+        for index, trial in waiting.items():
+            promoted = better(samples, index) < max(1, len(samples) // terms.reduction)
+            return Decision(What.promote if promoted else What.prune, trial.number)
     return Decision(What.start if len(trials) < terms.trials else What.finish)
 
 
 def optuna_median(trials: Sequence[Standing], terms: Terms) -> Decision:
-    """Optuna's MedianPruner, asked at each evaluation, which is a rung here.
+    """Optuna's MedianPruner, called at every evaluation; here, every evaluation is a rung.
 
-    From the fifth complete trial on, a trial is pruned if its best evaluation so far is worse than
-    the median of the complete ones at this step.
+    Once five trials are complete, a trial is pruned if its best evaluation so far is worse than the
+    median of the complete trials at the same step.
     """
-    complete = [each for each in trials if len(each.samples) == len(terms.budgets)]
-    for each in trials:
-        if each.busy or each.ended:
+    complete = [trial for trial in trials if len(trial.samples) == len(terms.budgets)]
+    for trial in trials:
+        if trial.busy or trial.ended:
             continue
-        rung = len(each.samples) - 1
+        rung = len(trial.samples) - 1
         if len(complete) >= 5:
             median = np.median([other.samples[rung].mean() for other in complete])
-            if max(sample.mean() for sample in each.samples) < median:
-                return Decision(What.prune, each.number)
-        return Decision(What.promote, each.number)
+            if max(sample.mean() for sample in trial.samples) < median:
+                return Decision(What.prune, trial.number)
+        return Decision(What.promote, trial.number)
     return Decision(What.start if len(trials) < terms.trials else What.finish)
 
 
@@ -222,7 +228,7 @@ def grid(trials: Sequence[Standing], terms: Terms) -> Decision:
 
 @dataclass(frozen=True)
 class Contender:
-    """A rule, and what it is given."""
+    """A rule and its inputs."""
 
     decide: Decide
     terms: Terms
@@ -231,9 +237,9 @@ class Contender:
 
 
 def simulate(land: Landscape, contender: Contender, seed: int) -> tuple[list[Standing], int]:
-    """How a study ends, and what it took in evaluations.
+    """Simulates a study; returns its final trials and its cost in evaluations.
 
-    Two workers; what a trial takes per step varies by 20 %.
+    Two workers; the time per step varies by 20 % between trials.
     """
     seconds = np.random.default_rng(seed).lognormal(0, 0.2, TRIALS)
     terms, budgets = contender.terms, contender.terms.budgets
@@ -266,7 +272,7 @@ def simulate(land: Landscape, contender: Contender, seed: int) -> tuple[list[Sta
 
 
 def arrived(trial: Standing, land: Landscape, contender: Contender) -> Standing:
-    """The trial at its next rung."""
+    """Returns the trial after it has reached its next rung."""
     steps = contender.terms.budgets[len(trial.samples)]
     seen = land.curves[trial.number, : contender.seeds, :steps]
     sample = np.array([counted(curve, Score.last, contender.last_evals) for curve in seen.tolist()])
@@ -276,11 +282,11 @@ def arrived(trial: Standing, land: Landscape, contender: Contender) -> Standing:
 
 
 def judged(land: Landscape, contender: Contender, seed: int) -> dict[str, float]:
-    """One study."""
+    """Simulates one study and computes its results."""
     trials, cost = simulate(land, contender, seed)
-    complete = [each for each in trials if len(each.samples) == len(contender.terms.budgets)]
-    trained = [each.number for each in complete]
-    chosen = max(complete, key=lambda each: float(each.samples[-1].mean())).number
+    complete = [trial for trial in trials if len(trial.samples) == len(contender.terms.budgets)]
+    trained = [trial.number for trial in complete]
+    chosen = max(complete, key=lambda trial: float(trial.samples[-1].mean())).number
     of_grid = int(land.curves[..., -LAST_EVALS:].mean(axis=(1, 2)).argmax())
     best = int(land.expected.argmax())
     pruned = np.delete(land.expected, trained)
@@ -294,7 +300,7 @@ def judged(land: Landscape, contender: Contender, seed: int) -> dict[str, float]
 
 
 def terms_of(*, rungs: int = 3, reduction: int = 3, max_cost: float = 0.5) -> Terms:
-    """Our defaults, but for what is given."""
+    """Returns our default terms with these changes."""
     budgets = rung_budgets(EVALUATIONS, rungs=rungs, reduction=reduction, interval=1)
     return Terms(budgets, TRIALS, reduction, max_cost=max_cost)
 
@@ -322,26 +328,26 @@ def contenders() -> dict[str, Contender]:
 
 
 def measure(studies: int, noise: str, crossing: str, *, narrow: bool) -> dict[str, Any]:
-    """All contenders on the same studies."""
-    found: dict[str, list[dict[str, float]]] = {name: [] for name in contenders()}
+    """Measures all contenders on the same studies."""
+    results_by_name: dict[str, list[dict[str, float]]] = {name: [] for name in contenders()}
     for study in range(studies):
         rng = np.random.default_rng([study, *NOISE[noise].as_integer_ratio(), narrow])
         land = Landscape.drawn(rng, NOISE[noise], CROSSING[crossing], narrow=narrow)
         for name, contender in contenders().items():
-            found[name].append(judged(land, contender, study))
-    return {name: averaged(each) for name, each in found.items()}
+            results_by_name[name].append(judged(land, contender, study))
+    return {name: averaged(results) for name, results in results_by_name.items()}
 
 
 def averaged(studies: Sequence[dict[str, float]]) -> dict[str, float]:
-    """Over studies, to three digits after the point."""
-    means = {name: fmean(each[name] for each in studies) for name in studies[0]}
-    means["max_cost"] = max(each["cost"] for each in studies)
+    """Averages over studies, rounded to three decimals."""
+    means = {name: fmean(study[name] for study in studies) for name in studies[0]}
+    means["max_cost"] = max(study["cost"] for study in studies)
     return {name: round(value, 3) for name, value in means.items()}
 
 
 def main() -> None:
     parser = make_parser(__doc__)
-    parser.add_argument("--studies", type=int, default=400, help="per setting (default: 400)")
+    parser.add_argument("--studies", type=int, default=400, help="studies per row (default: 400)")
     studies = parser.parse_args().studies
     settings = [(noise, crossing, False) for crossing in CROSSING for noise in NOISE]
     settings += [(noise, "mid", True) for noise in NOISE]

@@ -1,8 +1,8 @@
-"""One measurement in its own process, so that it inherits no threads, caches or memory.
+"""Measurements in their own processes, so that they inherit no threads, caches or memory.
 
     python -m benchmarks.isolated benchmarks.bare_actor:measure '{"seconds": 3.0}'
 
-calls the function and prints its return value as JSON, as the last line of standard output.
+This calls the function and prints its return value as JSON on the last line of standard output.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ TIMEOUT_S = 900.0  # far more than any measurement takes
 
 
 def command(target: str, **arguments: Any) -> list[str]:
-    """What starts a process that calls `target`, a `module:function`."""
+    """Returns the command that calls `target`, a `module:function`, in a new process."""
     return [sys.executable, "-m", "benchmarks.isolated", target, json.dumps(arguments)]
 
 
 def call(target: str, **arguments: Any) -> Any:
-    """What the function returned; raises CalledProcessError where it failed."""
-    done = subprocess.run(
+    """Calls the function in a new process; raises CalledProcessError if it fails."""
+    process = subprocess.run(
         command(target, **arguments),
         stdout=subprocess.PIPE,
         text=True,
         check=True,
         timeout=TIMEOUT_S,
     )
-    return json.loads(done.stdout.splitlines()[-1])
+    return json.loads(process.stdout.splitlines()[-1])
 
 
 def since_enter(target: str, **arguments: Any) -> Reading:
-    """Turns the function's moments (`…_at_s`, by `time.time`) into seconds from process start."""
+    """Calls the function; converts its times (`…_at_s`, wall clock) to seconds since the start."""
     began_s = time.time()
     answer: Reading = call(target, **arguments)
     return {
@@ -47,9 +47,9 @@ def since_enter(target: str, **arguments: Any) -> Reading:
 
 
 class Beside:
-    """A `with` block beside which the function runs in another process, from its "ready" on.
+    """Runs the function in another process during a `with` block, which waits for its "ready".
 
-    It is told to end by the end of its standard input; `answer` is what it returned.
+    Closing its standard input ends the function; `answer` is its return value.
     """
 
     def __init__(self, target: str, **arguments: Any) -> None:

@@ -41,26 +41,26 @@ SETTINGS = [
     f"trainer.save_interval={INTERVAL}", f"trainer.record_interval={RECORDED}",
     "trainer.eval_interval=1000", "trainer.stop_at_score=null", "replay_buffer.capacity=20000",
 ]  # fmt: skip
-START_S, LEARN_S = 2.5, 3.0  # a start takes so long at most; then it learns for so long at most
+START_S, LEARN_S = 2.5, 3.0  # longest time to start, longest time to learn
 PATIENCE_S = 60.0
 
 
 def newest(run_dir: Path) -> int | None:
-    """The opt steps of the checkpoint that a resume would take, read and verified."""
+    """Reads and verifies the checkpoint that a resume would load; returns its opt steps."""
     for folder in resumable(run_dir):
         return read_checkpoint(folder).opt_steps
     return None
 
 
 def reached(run_dir: Path) -> int:
-    """How far the metrics say it was."""
+    """Returns the last opt step in the metrics."""
     path = run_dir / "metrics.jsonl"
     rows = read_metrics(path) if path.is_file() else []
     return max((int(row["opt_steps"]) for row in rows), default=0)
 
 
 def wait_for_save(run_dir: Path, until_s: float) -> bool:
-    """Waits until a checkpoint or its rows are half written."""
+    """Waits until a checkpoint or its transitions are partly written; returns False on timeout."""
     checkpoints = run_dir / "checkpoints"
     while time.monotonic() < until_s:
         for folder in (checkpoints, checkpoints / "replay"):
@@ -80,7 +80,7 @@ class Attempt:
             )
 
     def kill(self) -> bool:
-        """Ends the whole group at once; whether it was still running."""
+        """Kills the whole process group; returns whether it was still running."""
         if self.process.poll() is not None:
             return False
         os.killpg(self.process.pid, signal.SIGKILL)
@@ -89,7 +89,7 @@ class Attempt:
 
 
 def run(kills: int, seed: int) -> dict[str, Any]:
-    """The figures of one long-suffering run."""
+    """Kills and resumes one run, and returns its results."""
     rng = random.Random(seed)
     lost: list[float] = []
     moments: Counter[str] = Counter()
@@ -117,24 +117,24 @@ def run(kills: int, seed: int) -> dict[str, Any]:
                     f"attempt {number} exited before the kill:\n{log.read_text()[-3000:]}"
                 )
             moments[kind] += 1
-            there = newest(run_dir) or 0
-            if there < best:
+            checkpoint = newest(run_dir) or 0
+            if checkpoint < best:
                 raise CheckpointError(
-                    f"attempt {number}: the newest checkpoint is {there}, an earlier one was {best}"
+                    f"attempt {number}: newest checkpoint {checkpoint}, but earlier {best}"
                 )
-            best = there
-            lost.append(max(0, reached(run_dir) - there))
+            best = checkpoint
+            lost.append(max(0, reached(run_dir) - checkpoint))
             updates = counted(round(lost[-1]), "update")
-            say(f"kill {number + 1} ({kind}): checkpoint {there}, {updates} lost")
+            say(f"kill {number + 1} ({kind}): checkpoint {checkpoint}, {updates} lost")
         end = best + 4 * INTERVAL
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-m", "border_cli", f"resume={run_dir}",
              f"trainer.max_opt_steps={end}"],
             capture_output=True, text=True, timeout=10 * PATIENCE_S, check=False,
         )  # fmt: skip
-        if done.returncode:
-            raise RuntimeError(f"the last attempt failed:\n{done.stdout}{done.stderr}")
-        *rows, _ = read_metrics(run_dir / "metrics.jsonl")  # the end of a run has one of its own
+        if process.returncode:
+            raise RuntimeError(f"the last attempt failed:\n{process.stdout}{process.stderr}")
+        *rows, _ = read_metrics(run_dir / "metrics.jsonl")  # the end of a run adds a row
         steps = [row["opt_steps"] for row in rows]
         expected = list(range(RECORDED, end + 1, RECORDED))
         if steps != expected:
@@ -150,9 +150,7 @@ def run(kills: int, seed: int) -> dict[str, Any]:
 def main() -> None:
     parser = make_parser(__doc__, repetitions=1)
     parser.add_argument("--kills", type=int, default=100, help="number of kills (default: 100)")
-    parser.add_argument(
-        "--seed", type=int, default=0, help="seed of the random moments (default: 0)"
-    )
+    parser.add_argument("--seed", type=int, default=0, help="seed of the kill times (default: 0)")
     arguments = parser.parse_args()
     emit("kills", "cartpole", run(arguments.kills, arguments.seed))
 

@@ -10,8 +10,8 @@ checkpoints, unless the row says so.
 
 A repetition is one process: baselines, run, baselines, run, …, baselines. `to_bare` compares each
 run with the baselines just before and after it: `bare` uses `torch.optim.Adam(fused=True)`,
-`bare_same_kernels` calls the fused kernel directly, as we do, and `bare_written_out` also has
-hand-written gradients, as we do: the strictest baseline. `cpu_to_bare` compares the CPU time per
+`bare_same_kernels` calls the fused kernel directly, as we do, and `bare_written_out`, the strictest
+baseline, also has hand-written gradients, as we do. `cpu_to_bare` compares the CPU time per
 update of the two threads, which is more reliable than wall time on a busy machine. `cores` is the
 CPU time of all processes of the run divided by wall time.
 
@@ -19,7 +19,7 @@ The `free` rows have no rate limit. `samples_to_bare_actor` compares their sampl
 actor process (`bare_actor.py`) that runs alone, just before and after. `cpu_samples_to_bare_actor`
 compares the CPU time per sample, `actors_us`, of all threads and processes except the learner's
 thread. `bare_both` is the limit of the machine: the bare loop and the bare actor run at the same
-time, unconnected.
+time, independently of each other.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from benchmarks.window import Span
 
 BOTH = "bare_both"
 SETTLED = 1_000  # updates before the clock starts: threads, caches, allocators
-# The actor fills the buffer, then sleeps at its gate: no update ever pays for another sample.
+# The actor fills the buffer, then sleeps: the rate limiter never grants it another sample.
 ASLEEP = {"samples_per_opt_step": 1e-6}
 PACED_4 = {"samples_per_opt_step": 4.0}
 FREE = {"samples_per_opt_step": None}
 FREE_THREADS = FREE | {"record_interval": 10}  # an update may take 30 ms
-FREE_MEANING = "each as fast as it can"
+FREE_MEANING = "learner and actors as fast as possible"
 RUNS = {
-    "thread_asleep": Setup(meaning="its one actor sleeps", trainer=ASLEEP),
+    "thread_asleep": Setup(meaning="the only actor sleeps", trainer=ASLEEP),
     "thread_paced_1": Setup(meaning="1 sample per update"),
     "thread_paced_1_actors_2": Setup(meaning="1 sample per update", actors=2),
     "thread_paced_4": Setup(meaning="4 samples per update", trainer=PACED_4),
@@ -63,7 +63,7 @@ ROWS = [BOTH, *RUNS]
 
 
 def repetition(names: list[str], updates: int, seed: int) -> dict[str, Reading]:
-    """Floors, run, floors, run, …, floors; each run beside the mean of the floors around it."""
+    """Measures baselines and runs alternately; each run gets the mean of its two baselines."""
     floors = Floors(seed)
     readings: dict[str, Reading] = {}
     before: Reading = {}
@@ -126,7 +126,7 @@ def main() -> None:
         )
         readings.append(answer)
     for name in names:
-        emit("learner", name, line(name, [each[name] for each in readings]))
+        emit("learner", name, line(name, [rows[name] for rows in readings]))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from benchmarks.bare import BareLoop, SameKernelsLoop, WrittenOutLoop, random_pl
 from benchmarks.isolated import Beside, call
 from benchmarks.table import Reading
 
-ROWS_STORED = 4_000  # about as many as a run gathers
+ROWS_STORED = 4_000  # about as many as a run collects
 FLOOR_UPDATES = 1_000
 ACTOR_S = 1.5
 ACTOR = "benchmarks.bare_actor:measure"
@@ -18,16 +18,16 @@ FLOORS = {
 
 
 class Floors:
-    """Bare learners in the calling thread, and a bare actor in a process of its own."""
+    """Bare learners in the calling thread, and a bare actor in its own process."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
         ring = random_play(ROWS_STORED, seed=seed)
         self._loops = {name: loop(ring, ROWS_STORED, seed=seed) for name, loop in FLOORS.items()}
-        self.measure(actor=False)  # the first is slow
+        self.measure(actor=False)  # the first measurement is slow
 
     def measure(self, *, actor: bool) -> Reading:
-        """Every floor alone, one after another."""
+        """Measures every baseline alone, one after another."""
         reading: dict[str, float] = {}
         for name, loop in self._loops.items():
             speed = loop.run(FLOOR_UPDATES)
@@ -38,12 +38,12 @@ class Floors:
         return reading
 
     def both(self, updates: int) -> Reading:
-        """A bare learner and a bare actor at the same time, strangers to each other."""
+        """Measures a bare learner and a bare actor that run at the same time, independently."""
         with Beside(ACTOR, seed=self._seed, seconds=None) as actor:
             speed = self._loops["bare"].run(updates)
         return {**speed._asdict(), **actor.answer}
 
 
 def mean(before: Reading, after: Reading) -> Reading:
-    """Of what was measured both times."""
+    """Averages the values that both readings contain."""
     return {name: (before[name] + after[name]) / 2 for name in before if name in after}

@@ -17,17 +17,17 @@ USER_TICKS, CHILDREN_END = 11, 15  # utime, stime, cutime, cstime after the name
 
 
 def one_thread_for_blas() -> None:
-    """Must come before numpy is loaded; `border-train` does the same.
+    """Limits BLAS to one thread, as `border-train` does. Call before numpy is imported.
 
-    How torch's threads wait is left to torch: `as_border` sets it for our own runs.
+    How idle torch threads wait is torch's default; `as_border` changes it for our own runs.
     """
-    os.environ.pop("GOMP_SPINCOUNT", None)  # inherited from one that measures ours as well
+    os.environ.pop("GOMP_SPINCOUNT", None)  # may be inherited from a process that measures our runs
     for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(variable, "1")
 
 
 def facts() -> dict[str, Any]:
-    """Machine and versions, for every row."""
+    """Returns machine and versions, which are part of every row."""
     return {
         "cpu": _cpu_model(),
         "cores": len(os.sched_getaffinity(0)),
@@ -38,7 +38,7 @@ def facts() -> dict[str, Any]:
 
 
 def installed(package: str) -> bool:
-    """Whether there is such a package; Stable-Baselines3 is an extra of the benchmarks."""
+    """Returns whether the package is installed; Stable-Baselines3 is an optional dependency."""
     return _version(package) is not None
 
 
@@ -50,14 +50,14 @@ def _version(package: str) -> str | None:
 
 
 def import_s(module: str) -> dict[str, float]:
-    """What an import takes that is the first of its process."""
+    """Times the first import of a module in this process."""
     began_s = time.perf_counter()
     import_module(module)
     return {"import_s": time.perf_counter() - began_s}
 
 
 def _cpu_model() -> str:
-    """Name, family and model, because virtual machines hide the name."""
+    """Returns name, family and model, because virtual machines hide the name."""
     try:
         first = (PROC / "cpuinfo").read_text(encoding="utf-8").partition("\n\n")[0]
     except OSError:
@@ -69,10 +69,10 @@ def _cpu_model() -> str:
 
 
 class Others:
-    """A `with` block; `cores` is what all processes that are not ours took within it.
+    """Measures how many `cores` other programs kept busy during a `with` block.
 
-    The load average would count ourselves and lag by a minute. Above 0.1 a figure deserves doubt,
-    and where ours and theirs want more cores than there are, it means nothing.
+    The load average would include our own processes and lag by a minute. Above 0.1, a result is
+    doubtful; if all programs together need more cores than there are, it means nothing.
     """
 
     cores = 0.0
@@ -87,23 +87,23 @@ class Others:
 
 
 def _busy_s() -> float:
-    """CPU time of the whole machine, also what its host took from it."""
+    """Returns the CPU time of the whole machine, including time stolen by its host."""
     fields = (PROC / "stat").read_text(encoding="utf-8").partition("\n")[0].split()
-    user, nice, system, _, _, *rest = map(int, fields[1:9])  # without idle and waiting for disks
+    user, nice, system, _, _, *rest = map(int, fields[1:9])  # without idle and iowait
     return (user + nice + system + sum(rest)) / os.sysconf("SC_CLK_TCK")
 
 
 def tree_cpu_s() -> float:
-    """CPU time of this process and of all that descend from it, also where they have ended.
+    """Returns the CPU time of this process and its descendants, including ended ones.
 
-    Takes a millisecond or more: it reads every process in /proc.
+    Takes a millisecond or more, because it reads every process in /proc.
     """
     parents: dict[int, int] = {}
     seconds: dict[int, float] = {}
     for folder in PROC.glob("[0-9]*"):
         try:
             stat = (folder / "stat").read_text(encoding="utf-8", errors="replace")
-        except OSError:  # it has just ended; its parent has its time
+        except OSError:  # it has just ended; its parent includes its time
             continue
         fields = stat.rpartition(")")[2].split()
         parents[int(folder.name)] = int(fields[1])

@@ -1,5 +1,5 @@
-"""Small environments whose valid actions change: `benchmarks.masked_env:Masked-v0` with one choice,
-`benchmarks.masked_env:MaskedPairs-v0` with two."""
+"""Small environments with action masks: `benchmarks.masked_env:Masked-v0` with one choice per
+action, `benchmarks.masked_env:MaskedPairs-v0` with two."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Observation = dict[str, NDArray[Any]]
 
 
 class Masked(gymnasium.Env[Observation, Any]):
-    """A walk over a ring of places. The reward is highest for the choice next to the place."""
+    """A walk on a ring of places. The reward is the fraction of choices that match the place."""
 
     def __init__(self, choices: tuple[int, ...] = (4,)) -> None:
         self.observation_space = gymnasium.spaces.Dict(

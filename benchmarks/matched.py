@@ -12,8 +12,8 @@ one loop with `torch.optim.Adam(fused=True)` (`playing.py`). Ours are full runs 
 checks and metrics. The `clipped` rows clip the gradient norm at 10, as Stable-Baselines3 always
 does, and are compared with it; the others are compared with `bare`. Not matched: the random numbers
 and the acting weights (`async` publishes every 100 updates). Each measurement runs in its own
-process, and all take turns. `cpu_to_…` compares the CPU time per update of the learning threads
-(`learner_us`), which includes acting if that thread acts.
+process; all contenders take turns. `cpu_to_…` compares the CPU time per update of the learning
+threads (`learner_us`), which includes acting if that thread acts.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""PPO with the RL Zoo's settings for CartPole, by us and by Stable-Baselines3, on one thread.
+"""PPO with the RL Zoo's settings for CartPole: border_cli and Stable-Baselines3, on one thread.
 
     python -m benchmarks.matched_ppo [--repetitions 5] [--env-steps 40960]
 
-8 environments, rollouts of 256 steps, 20 epochs of one minibatch of 256 rows. Ours is a full run of
-`border-train agent=ppo env=cartpole` without evaluations and checkpoints. Timed from env step 2,048
-to the end. `return_1_of_4` to `return_4_of_4` are mean returns over the quarters of the training
-episodes (of SB3: of its last 100), to verify that both learn; random numbers differ. Each
-measurement runs in its own process, and both take turns.
+8 environments, rollouts of 256 steps, 20 epochs with one minibatch of 256 rows. Ours is a full run
+of `border-train agent=ppo env=cartpole` without evaluations and checkpoints. Timed from env step
+2,048 to the end. `return_1_of_4` to `return_4_of_4` are mean returns over the quarters of the
+training episodes (SB3: of the last 100), to verify that both learn; random numbers differ. Each
+measurement runs in its own process; the contenders take turns.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from border_cli.core.callback import Callback
 from border_cli.core.output import RecordStep
 from border_cli.core.types import Episode
 
-SETTLED = 2_048  # env steps before the window
+SETTLED = 2_048  # env steps before the timed window
 SB3 = "sb3"
 OFF = ("eval_interval", "record_interval", "save_interval")
 
@@ -61,7 +61,7 @@ class Timer(Callback):
         self._returns.append(episode.score)
 
     def reading(self) -> Reading:
-        """The speed of the window."""
+        """Returns the speed in the window, and the learning curve."""
         assert self._began is not None
         (first, began_s), (last, ended_s) = self._began, self._last
         return {"env_steps_per_s": (last - first) / (ended_s - began_s), **learning(self._returns)}
@@ -83,7 +83,9 @@ def ours(seed: int, env_steps: int) -> Reading:
 
 def main() -> None:
     parser = make_parser(__doc__)
-    parser.add_argument("--env-steps", type=int, default=40_960, help="of a run (default: 40960)")
+    parser.add_argument(
+        "--env-steps", type=int, default=40_960, help="env steps per run (default: 40960)"
+    )
     arguments = parser.parse_args()
     targets = {"ours": "benchmarks.matched_ppo:ours"}
     if installed("stable-baselines3"):
@@ -98,10 +100,12 @@ def main() -> None:
         },
         arguments.repetitions,
     )
-    for name, of_name in readings.items():
-        line = summary(of_name)
+    for name, own_results in readings.items():
+        line = summary(own_results)
         if name != SB3 and SB3 in readings:
-            speeds = [column(each, "env_steps_per_s") for each in (of_name, readings[SB3])]
+            speeds = [
+                column(results, "env_steps_per_s") for results in (own_results, readings[SB3])
+            ]
             line = {f"env_steps_per_s_to_{SB3}": ratios(*speeds), **line}
         emit("matched_ppo", name, line)
 

@@ -1,4 +1,4 @@
-"""The same SAC by us and by Stable-Baselines3: Pendulum-v1, one update per env step.
+"""The same SAC in border_cli and Stable-Baselines3: Pendulum-v1, one update per env step.
 
     python -m benchmarks.matched_sac [--repetitions 3] [--updates 8000] [--threads 1 2]
 
@@ -6,14 +6,14 @@ Matched: [256, 256], batch 256, two critics, Adam at 3e-4, gamma 0.99, tau 0.005
 100,000, a learned entropy coefficient, 1,000 random steps before the first update, no evaluations,
 no checkpoints. Timed from update 500. Ours are full runs of `trainer=async` with one actor; the
 `…_medium` rows set `agent.matmul_precision=medium`, which uses bfloat16 for matrix products if the
-processor supports it. Ours flush denormals and keep freed memory; SB3 runs as installed.
+processor supports it. Our runs flush denormals and retain freed memory; SB3 runs as installed.
 
 `return_1_of_4` to `return_4_of_4` are the mean returns over the quarters of the training episodes
 (ours: of the rows with a return), to verify that all contenders learn. Not matched: the random
 numbers and the acting weights (published every 100 updates). Each measurement runs in its own
-process, and all take turns. With two threads, nothing else may run on a machine with two cores.
-`cpu_to_…` compares the CPU time per update of the learning thread; it is meaningful for one thread
-only.
+process; all contenders take turns. With two threads, nothing else may run on a machine with two
+cores. `cpu_to_…` compares the CPU time per update of the learning thread, which is meaningful only
+with one thread.
 """
 
 from __future__ import annotations
@@ -76,9 +76,9 @@ def line(name: str, readings: Readings) -> dict[str, Any]:
     content: dict[str, Any] = {}
     theirs = f"{SB3}_{name.rpartition('_')[2]}"
     if name != theirs and theirs in readings:
-        pair = (column(readings[each], "updates_per_s") for each in (name, theirs))
+        pair = (column(readings[row], "updates_per_s") for row in (name, theirs))
         content[f"updates_per_s_to_{SB3}"] = ratios(*pair)
-        cpu = (column(readings[each], "learner_us") for each in (theirs, name))
+        cpu = (column(readings[row], "learner_us") for row in (theirs, name))
         content[f"cpu_to_{SB3}"] = ratios(*cpu)
     return content | summary(readings[name])
 

@@ -1,9 +1,10 @@
-"""Microseconds of the products of dense layers: torch's own against oneDNN's.
+"""Microseconds per matrix product of dense layers: torch's own matmul against oneDNN's.
 
     python -m benchmarks.matmul [--repetitions 5] [--calls 300]
 
-One torch thread, denormals flushed, full float32. `ratio` above 1: oneDNN is faster. The choice of
-`agent.matmul=auto` (`border_cli/nn/matmul.py`) on this machine stands in every row.
+One torch thread, denormals flushed, full float32. A `ratio` above 1 means that oneDNN is faster.
+`auto` in every row is the backend that `agent.matmul=auto` (`border_cli/nn/matmul.py`) chooses on
+this machine.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ BATCHED = (2, 256, 256, 256)  # members, rows, inputs, outputs
 
 def main() -> None:
     parser = make_parser(__doc__)
-    parser.add_argument("--calls", type=int, default=300, help="calls of a measurement")
-    given = parser.parse_args()
+    parser.add_argument("--calls", type=int, default=300, help="calls per measurement")
+    arguments = parser.parse_args()
     if not has_onednn():
         raise SystemExit(f"torch {torch.__version__} has no oneDNN here")
     with learner_thread(1), torch.no_grad():
-        tables(given.repetitions, given.calls)
+        tables(arguments.repetitions, arguments.calls)
 
 
 def tables(repetitions: int, calls: int) -> None:
@@ -58,8 +59,8 @@ def products(rows: int, inputs: int, outputs: int) -> dict[str, tuple[Callable[[
         "gradient by the weight": (grad.t(), x),
     }
     return {
-        name: (partial(product, *each, onednn=False), partial(product, *each, onednn=True))
-        for name, each in operands.items()
+        name: (partial(product, *values, onednn=False), partial(product, *values, onednn=True))
+        for name, values in operands.items()
     }
 
 
@@ -71,17 +72,17 @@ def critics(
     pairs = [(x[i], weights[i], biases[i, 0]) for i in range(members)]
     return (
         lambda: torch.bmm(x, weights).add_(biases),
-        lambda: torch.stack([product(*each, onednn=True) for each in pairs]),
+        lambda: torch.stack([product(*pair, onednn=True) for pair in pairs]),
     )
 
 
 def compare(
     row: str, theirs: Callable[[], Tensor], ours: Callable[[], Tensor], repetitions: int, calls: int
 ) -> None:
-    """In turns, and the medians."""
+    """Measures both in turn and prints the medians."""
     turns = range(repetitions)
-    found = [(microseconds(theirs, calls), microseconds(ours, calls)) for _ in turns]
-    torchs, onednn = zip(*found, strict=True)
+    pairs = [(microseconds(theirs, calls), microseconds(ours, calls)) for _ in turns]
+    torchs, onednn = zip(*pairs, strict=True)
     line = {
         "torch_us": round(median(torchs), 1),
         "onednn_us": round(median(onednn), 1),

@@ -17,20 +17,20 @@ EPSILON_STEPS = 10_000  # env steps over which epsilon falls from 1, linearly
 
 
 class PlayingLoop(BareLoop):
-    """Acts in numpy on the weights of the torch network themselves, without a copy."""
+    """Acts in numpy on the torch network's own weights, without a copy."""
 
     def __init__(self, seed: int) -> None:
         ring = np.zeros(CAPACITY, ROW)
         super().__init__(ring, 0, seed=seed)
         self._columns = [ring[name] for name in ROW.names or ()]  # views
-        arrays = [each.detach().numpy() for each in self.weights]
+        arrays = [weight.detach().numpy() for weight in self.weights]
         self._layers = list(zip(arrays[::2], arrays[1::2], strict=True))
         self._env = gymnasium.make("CartPole-v1")
         self._obs: NDArray[np.float32] = self._env.reset(seed=seed)[0]
         self.env_steps = 0
 
     def play(self, epsilon: float) -> None:
-        """One env step into the ring."""
+        """Takes one env step and stores it in the ring."""
         explores = self.rng.random() < epsilon
         action = int(self.rng.integers(2)) if explores else self._greedy()
         next_obs, reward, terminated, truncated, _ = self._env.step(action)
@@ -54,7 +54,7 @@ class PlayingLoop(BareLoop):
 
 
 def matched(seed: int, warm_up: int, settled: int, updates: int) -> Reading:
-    """One update per env step after a random warm-up; timed after `settled` updates."""
+    """Makes one update per env step after a random warm-up; timed after `settled` updates."""
     began_s = time.perf_counter()
     with learner_thread(num_threads=1):
         loop = PlayingLoop(seed)

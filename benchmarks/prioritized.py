@@ -2,8 +2,8 @@
 
     python -m benchmarks.prioritized [--repeats 20000] [--rows 1000000] [--batch 64]
 
-Prints one JSON object. A plain binary numpy tree with one array per column does the same work in
-the same run; the two alternate batch by batch, so that the ratio is independent of the machine.
+Prints one JSON object. A plain binary sum tree in numpy with one array per column does the same
+work; the two alternate batch by batch, so that the ratio depends little on the machine.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SPEC = EnvSpec(id="CartPole", observation=BOX, action=DiscreteSpace(2), max_epis
 
 
 class BinaryTreeBuffer:
-    """What is compared with: a binary sum tree, one numpy step per level, weights by batch."""
+    """The baseline: a binary sum tree with one numpy step per level and weights by batch."""
 
     def __init__(self, rows: Transitions, config: PrioritizedConfig, seed: int) -> None:
         self._config = config

@@ -3,9 +3,9 @@
     python -m benchmarks.ratio [--repetitions 1] [--ratios 0.25 1 4 16] [--managers sync …]
 
 A full run of DQN on CartPole with two actors that send 20 samples at a time, as in the tuned values
-for CartPole. `got` is the slope of a line fitted to the samples received over the updates made,
-after the warm-up: samples arrive in bursts, and a fitted line depends little on where in a burst
-the window starts. `ahead` is the largest number of samples received beyond the requested ratio.
+for CartPole. `got` is the slope of a line fitted to the samples received as a function of the
+updates after the warm-up: samples arrive in bursts, and a fitted line depends little on where in a
+burst the window starts. `ahead` is the largest number of samples beyond the requested ratio.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def run(manager: str, ratio: float, seed: int) -> Reading:
     setup = Setup(manager=manager, actors=2, n_buffer=20, trainer=trainer)
     samples = min(max(UPDATES * ratio, MIN_SAMPLES), MAX_SAMPLES)
     window = full_run(setup, Span(settled=SETTLED, updates=round(samples / ratio)), seed)
-    opt_steps, taken, _ = np.array(window.trace).T
-    got, _ = np.polyfit(opt_steps, taken, 1)
-    ahead = (taken - WARM_UP - ratio * opt_steps).max()
+    opt_steps, received, _ = np.array(window.trace).T
+    got, _ = np.polyfit(opt_steps, received, 1)
+    ahead = (received - WARM_UP - ratio * opt_steps).max()
     return {"got": float(got), "ahead": float(ahead), "updates": len(opt_steps)}
 
 
@@ -63,17 +63,17 @@ def main() -> None:
     parser.add_argument("--managers", nargs="+", choices=MANAGERS, default=MANAGERS)
     arguments = parser.parse_args()
     contenders: dict[str, Callable[[int], Reading]] = {}
-    asked: dict[str, float] = {}
+    requested: dict[str, float] = {}
     for manager in arguments.managers:
         if missing(Setup(manager=manager)):
             say(f"skipped: unknown actor_manager={manager}")
             continue
         for ratio in arguments.ratios:
             name = f"{manager}_{ratio:g}"
-            asked[name] = ratio
+            requested[name] = ratio
             contenders[name] = partial(_run, manager, ratio)
     readings = take_turns(contenders, arguments.repetitions)
-    for name, ratio in asked.items():
+    for name, ratio in requested.items():
         emit("ratio", name, line(ratio, readings[name]))
 
 

@@ -3,10 +3,10 @@
     python -m benchmarks.ray_memory [--samples 10000000]
 
 Four actors with eight environments of CartPole-v1 each on a local Ray, no rate limit, a replay
-buffer of 100,000. After every tenth of the samples a reading in MB: the learner, its child (which
-owns the calls), the actors, and Ray's own processes, each without what it shares with others; what
-lies in shared memory (/dev/shm); and the bytes that Ray has spilled to the disk. `growth` is what
-each gained from the second reading to the last, in per cent.
+buffer of 100,000. Memory is read after every tenth of the samples, in MB: the learner, its child
+process (which makes the calls), the actors and Ray's own processes, all without pages that they
+share; the contents of /dev/shm; and what Ray has spilled to disk. `growth_percent` is the growth
+from the second reading to the last.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ PARTS = ("learner", "broker", "actors", "ray", "shared", "spilled")
 
 
 class Over(BaseException):
-    """All samples have passed."""
+    """Raised when all samples have passed."""
 
 
 class MemoryRecorder(Recorder):
-    """Reads memory after every tenth of the samples; ends the run after the last."""
+    """Reads memory after every tenth of the samples; ends the run after the last reading."""
 
     def __init__(self, samples: int, stop: StopFlag) -> None:
         self._samples, self._stop = samples, stop
@@ -44,10 +44,10 @@ class MemoryRecorder(Recorder):
 
     def write(self, step: RecordStep, metrics: Metrics, *, final: bool = False) -> None:
         del step
-        taken = metrics.get("async/samples_total", 0.0)
-        if final or taken < (len(self.readings) + 1) * self._samples / READINGS:
+        samples = metrics.get("async/samples_total", 0.0)
+        if final or samples < (len(self.readings) + 1) * self._samples / READINGS:
             return
-        self.readings.append({"samples": taken, **memory_mb()})
+        self.readings.append({"samples": samples, **memory_mb()})
         say(f"  {self.readings[-1]}")
         if len(self.readings) == READINGS:
             self._stop.request(Over())
@@ -57,24 +57,24 @@ class MemoryRecorder(Recorder):
 
 
 def memory_mb() -> dict[str, float]:
-    """Of this process and all that descend from it, by what they are."""
+    """Returns the memory of this process and its descendants, by their role."""
     learner = psutil.Process()
-    found = dict.fromkeys(PARTS, 0.0) | {"learner": _own(learner)}
+    memory = dict.fromkeys(PARTS, 0.0) | {"learner": _own(learner)}
     for process in learner.children(recursive=True):
-        with suppress(psutil.Error):  # it has just ended
-            found[_part(process)] += _own(process)
-    found["shared"] = _bytes_in(SHARED)
-    found["spilled"] = sum(
-        _bytes_in(each) for each in RAY_FILES.glob("border_ray_*/session_*/ray_spilled*")
+        with suppress(psutil.Error):  # the process has just ended
+            memory[_part(process)] += _own(process)
+    memory["shared"] = _bytes_in(SHARED)
+    memory["spilled"] = sum(
+        _bytes_in(folder) for folder in RAY_FILES.glob("border_ray_*/session_*/ray_spilled*")
     )
-    return {name: round(value / 2**20, 1) for name, value in found.items()}
+    return {name: round(value / 2**20, 1) for name, value in memory.items()}
 
 
 def _part(process: psutil.Process) -> str:
     title = " ".join(process.cmdline())
     if title.startswith("ray::"):
         return "actors"
-    return "ray" if "/ray/" in title else "broker"  # the fork server among the broker's
+    return "ray" if "/ray/" in title else "broker"  # the fork server counts as the broker's
 
 
 def _own(process: psutil.Process) -> float:
@@ -83,7 +83,7 @@ def _own(process: psutil.Process) -> float:
 
 
 def _bytes_in(folder: Path) -> float:
-    return float(sum(each.stat().st_blocks * 512 for each in folder.rglob("*") if each.is_file()))
+    return float(sum(path.stat().st_blocks * 512 for path in folder.rglob("*") if path.is_file()))
 
 
 def main() -> None:

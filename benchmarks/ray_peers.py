@@ -1,7 +1,7 @@
 """RLlib's DQN and TorchRL's Ray collector as installed: samples/s of four workers on CartPole-v1.
 
-Needs `pip install "border-cli[bench-ray]"`. Each runs on a Ray of its own that believes in eight
-CPUs, so that nothing waits for a place; their settings are the fastest that were found.
+Needs `pip install "border-cli[bench-ray]"`. Both run on a Ray instance of their own with eight
+logical CPUs, so that nothing waits for a CPU, and with the fastest settings that we know.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _start() -> Any:
 
 
 def rllib(actors: int, num_envs: int, seconds: float, learning: bool, seed: int) -> Reading:
-    """DQN of RLlib; without `learning` it only samples, with its network."""
+    """Measures RLlib's DQN; without `learning`, it only samples with its network."""
     ray = _start()
     from ray.rllib.algorithms.dqn import DQNConfig
 
@@ -91,7 +91,7 @@ def _greedy_policy(spec: Any) -> Any:
 
 
 def torchrl(actors: int, num_envs: int, seconds: float, seed: int) -> Reading:
-    """The asynchronous Ray collector of TorchRL, its batches taken and dropped; no learning."""
+    """Measures TorchRL's asynchronous Ray collector without learning; batches are dropped."""
     ray = _start()
     import torch
     from torchrl.collectors import Collector
@@ -111,12 +111,12 @@ def torchrl(actors: int, num_envs: int, seconds: float, seed: int) -> Reading:
     )
     samples, began_s = 0, 0.0
     for number, batch in enumerate(collector):
-        if number == actors:  # each has delivered
+        if number == actors:  # every actor has delivered
             began_s = time.perf_counter()
         elif began_s:
             samples += batch.numel()
             if time.perf_counter() - began_s >= seconds:
                 break
     rate = samples / (time.perf_counter() - began_s)
-    ray.shutdown()  # its own shutdown waits for what its workers are at
+    ray.shutdown()  # the collector's shutdown would wait for busy workers
     return {"samples_per_s": rate}

@@ -3,13 +3,13 @@
     pip install -e ".[bench-ray]"
     python -m benchmarks.ray_sampling [--repetitions 3] [--seconds 10] [--rows ours rllib …]
 
-Four actors with eight environments of CartPole-v1 each, which their own vector implementation
-steps; a Q-network [256, 256] acts epsilon-greedily; every transition arrives in the learner's
-replay buffer (at TorchRL: in the learner's process). `ours` and `rllib` learn meanwhile, each as
-often as it does by itself: ours without a rate limit, in a thread that takes a core; RLlib once per
-round of samples. The `asleep` rows make next to no updates. The `paced` rows make one update per
-sample, with one environment per actor: updates/s under `ray` against `process`. Each measurement
-runs in its own process, and all take turns.
+Four actors with eight environments of CartPole-v1 each, in CartPole's own vector implementation; a
+Q-network [256, 256] acts epsilon-greedily; every transition arrives in the learner's replay buffer
+(TorchRL: in the learner's process). `ours` and `rllib` learn at the same time, at their natural
+rates: ours without a rate limit, in a thread that uses a core; RLlib once per round of samples. The
+`asleep` rows make almost no updates. The `paced` rows make one update per sample, with one
+environment per actor: updates/s under `ray` against `process`. Each measurement runs in its own
+process; all contenders take turns.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from benchmarks.window import Span
 
 ACTORS, NUM_ENVS = 4, 8
 FREE = {"samples_per_opt_step": None, "record_interval": 10}
-# Permitted in steps of so many samples: the learner makes an update for each, and else takes in.
+# One update per 2,000 samples: the learner spends its time receiving.
 ASLEEP = {"samples_per_opt_step": 2_000.0, "record_interval": 1, "sync_interval": 1}
 OURS = {
     "ours": Setup(manager="ray", actors=ACTORS, num_envs=NUM_ENVS, trainer=FREE),

@@ -1,17 +1,17 @@
-"""1,000 actors on a cluster that is simulated: what the learner takes in, by samples per call.
+"""Samples/s that the learner receives from 1,000 simulated actors, by samples per call.
 
     python -m benchmarks.ray_scale [--actors 1000] [--rates 10 100 1000] [--samples-per-call 1 …]
 
-Real are the broker with its leases, the shared memory, and the learner's end: checks and replay
-buffer. Simulated is what lies behind the broker: actors that make `rate` samples per second each
+The broker with its leases, the shared memory and the learner's side (checks and replay buffer) are
+real. Everything behind the broker is simulated: actors that collect `rate` samples per second each
 and return rows of the right size, a network with a latency of 0.5 ms each way, and the learner's
-link, on which answers queue. A call costs the broker what a call of Ray costs it, which is measured
-first (`call_us`, CPU time of its process for a call and its answer; `--call-us` sets it).
+link, on which replies queue. A simulated call costs the broker as much CPU time as a Ray call and
+its reply, which are measured first (`call_us`; `--call-us` sets it).
 
-`offered` is what the actors would make if they never waited; `to_offered` the share of it that
-arrived. `limit` names what was busy: the link where it carries over 90 % of what it can, the broker
-or the learner where its process was on a core for over 90 % of the time. `samples_per_call` null is
-what the broker chooses by itself.
+`to_offered` is the fraction that arrives of the samples that the actors would collect if they never
+waited. `limit` is the bottleneck: the link if it carries over 90 % of its capacity, the broker or
+the learner if its process was on a core for over 90 % of the time, otherwise the actors. If
+`samples_per_call` is null, the broker chooses.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ SPECS = {
 
 
 class Echo:
-    """Returns rows at once; as a Ray actor it shows what a call costs those who call."""
+    """A Ray actor that returns rows immediately, to measure what a call costs the caller."""
 
     def __init__(self, samples: int) -> None:
         self._made = _answer(SPECS["cartpole"], samples)
@@ -90,12 +90,12 @@ class Echo:
         return Answer()
 
     def act(self, *_: Any) -> Answer:
-        """The rows."""
+        """Returns the rows."""
         return self._made
 
 
 def call_us(calls: int, samples: int) -> Reading:
-    """CPU time of the caller's process for a call of Ray with its answer."""
+    """Measures the CPU time of the caller's process for a Ray call and its reply."""
     with connect(ClusterSettings(address=None)):
         from border_cli.ray.transport import RayTransport
 
@@ -150,27 +150,27 @@ def _answer(spec: EnvSpec, samples: int, acted_s: float = 1e-9) -> Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """What is simulated."""
+    """The simulated cluster."""
 
     actors: int
     rate: float  # samples per second of one actor
-    gbit_per_s: float  # of the learner's link
+    gbit_per_s: float  # bandwidth of the learner's link
     call_us: float
     env: str
     samples_per_call: int | None
 
 
 class SimulatedTransport(Transport):
-    """Actors that answer on time; a thread reports what has arrived."""
+    """Simulated actors that reply on time; a thread reports the replies as they arrive."""
 
     def __init__(self, cluster: Cluster, wake: Any) -> None:
         self.reports: deque[ActorReport] = deque()
-        self.link_s = 0.0  # that answers were on the link
+        self.link_s = 0.0  # seconds for which the link was busy
         self._cluster = cluster
         self._wake = wake
         self._rows = SPECS[cluster.env]
         self._answers: dict[int, Answer] = {}
-        self._free_s = [0.0] * cluster.actors  # when each actor has done its calls
+        self._free_s = [0.0] * cluster.actors  # when each actor finishes its calls
         self._link_free_s = 0.0
         self._due: list[tuple[float, int, ActorReport]] = []
         self._numbers = 0
@@ -226,7 +226,7 @@ class SimulatedTransport(Transport):
                 self._changed.notify()
 
     def _run(self) -> None:
-        """Answers leave their actors in this order, and cross the link one after another."""
+        """Sends replies over the link one after another, in the order in which actors finish."""
         while True:
             with self._changed:
                 while not self._ended and (not self._due or self._waits_s() > 0):
@@ -248,7 +248,7 @@ class SimulatedTransport(Transport):
             self._link_free_s = max(self._link_free_s, at_s) + crossing_s
             ahead_s = self._link_free_s + LATENCY_S - time.perf_counter()
             if ahead_s > 0:
-                time.sleep(ahead_s)  # nothing that comes later can arrive before
+                time.sleep(ahead_s)  # later replies cannot arrive earlier
             self._burn(self._cluster.call_us / 2)
         self.reports.append(report)
         self._wake()
@@ -262,31 +262,31 @@ class SimulatedTransport(Transport):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedRecipe(BrokerRecipe):
-    """A broker whose leases may have a fixed size."""
+    """The recipe of a broker whose leases may have a fixed size."""
 
     simulated: Cluster
 
     def lease_settings(self) -> LeaseSettings:
         settings = super(SimulatedRecipe, self).lease_settings()
-        wanted = self.simulated.samples_per_call
-        if wanted is None:
+        samples = self.simulated.samples_per_call
+        if samples is None:
             return settings
-        known = {each.name: getattr(settings, each.name) for each in fields(settings)}
-        return FixedLeases(**known | {"most_samples": wanted})
+        values = {field.name: getattr(settings, field.name) for field in fields(settings)}
+        return FixedLeases(**values | {"most_samples": samples})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FixedLeases(LeaseSettings):
-    """All leases are as large as they may be."""
+    """Settings under which all leases have the maximum size."""
 
     @property
     def call_s(self) -> float:
-        """Never reached."""
+        """Returns a duration that no call reaches."""
         return 1e6
 
 
 def simulate(recipe: SimulatedRecipe, pipe: Pipe) -> None:
-    """The broker's process, with actors of its own in place of Ray's."""
+    """Runs the broker in its process, with simulated actors in place of Ray's."""
     transport = SimulatedTransport(recipe.simulated, recipe.channel.pipe.wake)
     broker = Broker(recipe, transport, MonotonicClock(), room=recipe.simulated.actors)
     pipe.send(READY)
@@ -295,7 +295,7 @@ def simulate(recipe: SimulatedRecipe, pipe: Pipe) -> None:
 
 
 class SimulatedManager(RayActorManager):
-    """The learner's end as it is, before a simulated cluster."""
+    """The real manager in the learner's process, connected to a simulated cluster."""
 
     simulated: Cluster
 
@@ -329,7 +329,7 @@ class _NoAgent:
 
 
 def scale(cluster: Mapping[str, Any], seconds: float) -> Reading:
-    """One measurement."""
+    """Measures one simulated cluster."""
     simulated = Cluster(**cluster)
     spec = SPECS[simulated.env]
     factory: Any = ActorFactory(
@@ -399,16 +399,18 @@ def _now(counters: Counters, broker: psutil.Process) -> tuple[float, ...]:
 
 
 def limit(reading: Mapping[str, Any]) -> str:
-    """What was busy."""
-    busy = {each: reading[f"{each}_busy"]["median"] for each in ("link", "broker", "learner")}
-    name = max(busy, key=lambda each: busy[each])
+    """Returns the bottleneck."""
+    busy = {part: reading[f"{part}_busy"]["median"] for part in ("link", "broker", "learner")}
+    name = max(busy, key=lambda part: busy[part])
     return name if busy[name] > 0.9 else "the actors"
 
 
 def main() -> None:
     parser = make_parser(__doc__, repetitions=1)
     parser.add_argument("--actors", type=int, default=1_000)
-    parser.add_argument("--seconds", type=float, default=5.0, help="timed, per row (default: 5)")
+    parser.add_argument(
+        "--seconds", type=float, default=5.0, help="timed seconds per row (default: 5)"
+    )
     parser.add_argument("--rates", type=float, nargs="+", default=[10.0, 100.0, 1_000.0])
     parser.add_argument("--envs", nargs="+", choices=list(SPECS), default=["cartpole", "ant"])
     parser.add_argument("--gbit-per-s", type=float, nargs="+", default=[10.0])
@@ -417,10 +419,10 @@ def main() -> None:
     arguments = parser.parse_args()
     microseconds = arguments.call_us
     if microseconds is None:
-        say("a call of Ray")
-        found = call("benchmarks.ray_scale:call_us", calls=4_000, samples=20)
-        emit("ray_scale", "call", found)
-        microseconds = found["call_us"]
+        say("measuring a Ray call")
+        call_cost = call("benchmarks.ray_scale:call_us", calls=4_000, samples=20)
+        emit("ray_scale", "call", call_cost)
+        microseconds = call_cost["call_us"]
     for env, rate, gbit, samples in product(
         arguments.envs, arguments.rates, arguments.gbit_per_s, [None, *arguments.samples_per_call]
     ):

@@ -1,4 +1,4 @@
-"""The cost of checkpoints to the learner.
+"""The cost of checkpoints for the learner.
 
     python -m benchmarks.saving [--pairs 4] [--block-s 30] [--rows cartpole frames]
 
@@ -42,11 +42,11 @@ SETTLED_S = 10.0
 
 
 class Over(Exception):
-    """All blocks were measured."""
+    """Raised when all blocks have been measured."""
 
 
 class Blocks(Recorder):
-    """Counts the updates of each block, and asks for a checkpoint where every second one begins."""
+    """Measures updates/s of each block; requests a checkpoint at the start of every second one."""
 
     def __init__(self, pairs: int, block_s: float, *, stop: StopFlag, save: SaveFlag) -> None:
         self._blocks = 2 * pairs + 1
@@ -79,14 +79,14 @@ class Blocks(Recorder):
             self._save.request()
 
     def show(self, progress: Progress) -> None:
-        """Nobody watches."""
+        """Does nothing: progress is not shown."""
 
     def close(self) -> None:
         """Does nothing: there is nothing to close."""
 
 
 def run(name: str, pairs: int, block_s: float) -> dict[str, Any]:
-    """The ratios of one row."""
+    """Measures one row and returns its ratios."""
     register_builtin()
     env_id, capacity = ROWS[name]
     trainer = {"warmup_period": capacity, "max_time_s": 3_600.0, "record_interval": 10}
@@ -99,15 +99,15 @@ def run(name: str, pairs: int, block_s: float) -> dict[str, Any]:
         with suppress(Over):
             run_job(Job(folder=Path(folder), config=config), options)
         assert resumable(Path(folder)), "nothing was saved"
-    without, having = blocks.rates[::2], blocks.rates[1::2]
-    around = [fmean(pair) for pair in pairwise(without)]
-    each = [mine / other for mine, other in zip(having, around, strict=True)]
+    without_checkpoint, with_checkpoint = blocks.rates[::2], blocks.rates[1::2]
+    around = [fmean(pair) for pair in pairwise(without_checkpoint)]
+    block_ratios = [mine / other for mine, other in zip(with_checkpoint, around, strict=True)]
     return {
-        "saving": fmean(having) / fmean(around),
-        "first": each[0],
-        "each": each,
-        "updates_per_s": fmean(without),
-        "noise": [a / b for a, b in pairwise(without)],
+        "saving": fmean(with_checkpoint) / fmean(around),
+        "first": block_ratios[0],
+        "each": block_ratios,
+        "updates_per_s": fmean(without_checkpoint),
+        "noise": [a / b for a, b in pairwise(without_checkpoint)],
     }
 
 
@@ -131,10 +131,10 @@ def main() -> None:
                 )
             readings.append({**reading, "other_cores": others.cores})
         rows = {
-            key: spread([each[key] for each in readings])
+            key: spread([result[key] for result in readings])
             for key in ("saving", "first", "updates_per_s", "other_cores")
         }
-        emit("saving", name, {**rows, "each": [each["each"] for each in readings]})
+        emit("saving", name, {**rows, "each": [result["each"] for result in readings]})
 
 
 if __name__ == "__main__":

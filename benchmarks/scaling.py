@@ -51,8 +51,8 @@ def run(manager: str, actors: int, seconds: float, per_update: float, seed: int)
         trainer=PACED | {"samples_per_opt_step": per_update},
     )
     window = full_run(setup, Span(settled=1, settled_s=1.0, seconds=seconds), seed)
-    _, taken, at_s = np.array(window.trace).T
-    rate, _ = np.polyfit(at_s - at_s[0], taken, 1)
+    _, received, at_s = np.array(window.trace).T
+    rate, _ = np.polyfit(at_s - at_s[0], received, 1)
     return {**window.reading(), "samples_per_s": float(rate)}
 
 
@@ -79,9 +79,9 @@ def line(actors: int, readings: list[Reading], sleeps: list[Reading]) -> dict[st
     rates, sleep_s = column(readings, "samples_per_s"), column(sleeps, "sleep_s")
     return {
         "actors": actors,
-        "efficiency": ratios(rates, [actors / each for each in sleep_s]),
+        "efficiency": ratios(rates, [actors / seconds for seconds in sleep_s]),
         "of_nominal": ratios(rates, [actors / STEP_S for _ in rates]),
-        "sleep_ms": spread([1e3 * each for each in sleep_s]),
+        "sleep_ms": spread([1e3 * seconds for seconds in sleep_s]),
         **summary(readings),
     }
 
@@ -92,7 +92,7 @@ def main() -> None:
         "--seconds", type=float, default=4.0, help="timed seconds per run (default: 4)"
     )
     parser.add_argument(
-        "--samples-per-update", type=float, default=16.0, help="replay ratio (default: 16)"
+        "--samples-per-update", type=float, default=16.0, help="samples per update (default: 16)"
     )
     parser.add_argument("--managers", nargs="+", choices=[*MANAGERS, *ON_REQUEST], default=MANAGERS)
     parser.add_argument("--actors", type=int, nargs="+", default=ACTORS, help="numbers of actors")

@@ -1,4 +1,4 @@
-"""An environment that takes time but no CPU: `benchmarks.sleeping_env:Sleeping-v0`."""
+"""An environment whose steps take time but no CPU: `benchmarks.sleeping_env:Sleeping-v0`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ gymnasium.register(
 
 
 def measure(steps: int) -> dict[str, float]:
-    """Seconds that one sleep really takes, alone on the machine."""
+    """Measures how long a sleep of one step actually takes on an idle machine."""
     began_s = time.perf_counter()
     for _ in range(steps):
         time.sleep(STEP_S)
