@@ -2,17 +2,16 @@
 
     python -m benchmarks.solve [OVERRIDE …] [--repetitions 5] [--rows border_train sb3_ppo …]
 
-`border_train` is `border-train agent=dqn env=cartpole seed=N` with its defaults, or with an
-override such as `agent=ppo` another agent, timed from start to exit: interpreter, imports,
-evaluations, checkpoints, the final checkpoint. It stops once an evaluation of 20 episodes reaches
-500 and further episodes confirm it. `border-eval` then evaluates its best model in 100 fresh
-episodes; a run below the threshold counts as not solved, whatever its
-own evaluations said. Overrides are passed on, for example `trainer=sync`.
+`border_train` is `border-train agent=dqn env=cartpole seed=N` with its defaults, timed from start
+to exit: interpreter, imports, evaluations, checkpoints, the final checkpoint. It stops once an
+evaluation of 20 episodes reaches 500 and further episodes confirm it. `border-eval` then evaluates
+its best model in 100 fresh episodes; a run below the threshold counts as not solved, whatever its
+own evaluations were. Overrides are passed on, for example `agent=ppo` or `trainer=sync`.
 
 `sb3_dqn` and `sb3_ppo` use the RL Zoo's settings for CartPole and are timed from process start
 until the mean of 20 parallel greedy episodes first reaches the threshold; they are evaluated after
 every round of acting and learning, 256 env steps. Saving, a final evaluation and the end of the
-process are not counted, all in their favor. `wall_s` includes their evaluations, as it does ours;
+process are not counted, which is in their favor. `wall_s` includes their evaluations, as for ours;
 `without_judging_s` excludes them.
 
 Repetition N uses seed `--first-seed` + N. `…_over_ours` divides medians, because seeds of different
@@ -38,20 +37,20 @@ from benchmarks.machine import installed
 from benchmarks.table import Reading, Readings, column, emit, make_parser, say, summary, take_turns
 
 EPISODES = 20
-JUDGED = 100  # of our best model
-FRESH = 1_000_000  # no seed of a run comes near
+JUDGED = 100  # episodes that judge our best model
+FRESH = 1_000_000  # added to seeds for fresh episodes; runs use much smaller seeds
 COMMANDS = Path(sys.executable).parent
 OURS = "border_train"
 PEERS = {"sb3_dqn": "dqn", "sb3_ppo": "ppo"}
 
 
 def agent_of(overrides: list[str]) -> list[str]:
-    """The agent, unless an override names it."""
-    return [] if any(each.startswith("agent=") for each in overrides) else ["agent=dqn"]
+    """Returns the override for the default agent, or [] if the overrides choose an agent."""
+    return [] if any(override.startswith("agent=") for override in overrides) else ["agent=dqn"]
 
 
 def border_train(env: str, overrides: list[str], seed: int) -> Reading:
-    """Trains and judges one seed. Raises CalledProcessError where a command fails."""
+    """Trains and judges one seed. Raises CalledProcessError if a command fails."""
     with tempfile.TemporaryDirectory() as folder:
         run_dir = Path(folder) / "run"
         typed = [*agent_of(overrides), f"env={env}", f"seed={seed}", f"run_dir={run_dir}"]
@@ -72,7 +71,7 @@ def border_train(env: str, overrides: list[str], seed: int) -> Reading:
 
 
 def peer(algorithm: str, threshold: float, seed: int) -> Reading:
-    """One seed of Stable-Baselines3."""
+    """Measures one seed of Stable-Baselines3."""
     cpu_began_s = _children_cpu_s()
     answer = since_enter(
         "benchmarks.stable_baselines:solve",
@@ -91,16 +90,16 @@ def peer(algorithm: str, threshold: float, seed: int) -> Reading:
 
 
 def _children_cpu_s() -> float:
-    """CPU time of all processes that were started here and have ended."""
+    """Returns the CPU time of all child processes that have ended."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
 
 
 def _run(command: str, arguments: list[str]) -> str:
-    answer = subprocess.run(
+    process = subprocess.run(
         [COMMANDS / command, *arguments], stdout=subprocess.PIPE, text=True, check=True
     )
-    return answer.stdout
+    return process.stdout
 
 
 def _seeded(run: Callable[[int], Reading], first: int, repetition: int) -> Reading:
@@ -112,16 +111,16 @@ def line(name: str, readings: Readings, threshold: float) -> dict[str, Any]:
     runs = readings[name]
     content: dict[str, Any] = {
         "threshold": threshold,
-        "solved": f"{sum(each['score'] >= threshold for each in runs)} of {len(runs)}",
-        "worst_score": min(each["score"] for each in runs),
-        "seeds_wall_s": [round(each["wall_s"], 2) for each in runs],
+        "solved": f"{sum(run['score'] >= threshold for run in runs)} of {len(runs)}",
+        "worst_score": min(run["score"] for run in runs),
+        "seeds_wall_s": [round(run["wall_s"], 2) for run in runs],
     }
     if name == OURS:
         mine_s = median(column(runs, "wall_s"))
-        for each in PEERS.keys() & readings.keys():
-            for time in ("wall_s", "without_judging_s"):
-                times = median(column(readings[each], time)) / mine_s
-                content[f"{each}_{time}_over_ours"] = round(times, 2)
+        for other in PEERS.keys() & readings.keys():
+            for duration in ("wall_s", "without_judging_s"):
+                times = median(column(readings[other], duration)) / mine_s
+                content[f"{other}_{duration}_over_ours"] = round(times, 2)
     return content | summary(runs)
 
 
@@ -147,7 +146,7 @@ def main() -> None:
         if name == OURS:
             contenders[name] = partial(border_train, arguments.env, arguments.overrides)
         elif arguments.env != "cartpole":
-            say(f"skipped: {name} (it has settings for cartpole only)")
+            say(f"skipped: {name} (has settings for cartpole only)")
         elif not installed("stable-baselines3"):
             say(f'skipped: {name} (needs pip install "border-cli[bench]")')
         else:

@@ -1,4 +1,4 @@
-"""Stable-Baselines3 as installed, timed: matched DQN and SAC, a first update, and CartPole solved.
+"""Times Stable-Baselines3 as installed: matched DQN, SAC and PPO, a first update, CartPole solved.
 
 Needs `pip install "border-cli[bench]"`. One torch thread unless stated otherwise; denormals are not
 flushed.
@@ -37,7 +37,7 @@ MAX_STEPS = 500
 
 
 class Rounds(BaseCallback):
-    """Calls back before every round of acting, that is after the updates of the one before."""
+    """Calls `on_round` before every rollout, that is, after the updates of the previous one."""
 
     def __init__(self, on_round: Callable[[BaseAlgorithm], bool]) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class Rounds(BaseCallback):
 
 
 def _matched_dqn(seed: int, warm_up: int, env_steps: int) -> DQN:
-    """The settings of `playing.PlayingLoop`, one update per env step; clipping at 10."""
+    """Builds DQN with the settings of `playing.PlayingLoop`, and with gradient clipping at 10."""
     return DQN(
         "MlpPolicy",
         ENV_ID,
@@ -74,7 +74,7 @@ def _matched_dqn(seed: int, warm_up: int, env_steps: int) -> DQN:
 
 
 def matched(seed: int, warm_up: int, settled: int, updates: int) -> Reading:
-    """One update per env step after a random warm-up; timed after `settled` updates."""
+    """Makes one update per env step after a random warm-up; timed after `settled` updates."""
     torch.set_num_threads(1)
     began_s = time.perf_counter()
     env_steps = warm_up + settled + updates
@@ -89,12 +89,12 @@ def matched(seed: int, warm_up: int, settled: int, updates: int) -> Reading:
     model.learn(env_steps, callback=Rounds(note))
     speed = speed_between(began[0], now(), updates)
     wall_s = time.perf_counter() - began_s
-    made = {"updates": model._n_updates, "samples": model.num_timesteps}
-    return {**speed._asdict(), "wall_s": wall_s, **made}
+    counts = {"updates": model._n_updates, "samples": model.num_timesteps}
+    return {**speed._asdict(), "wall_s": wall_s, **counts}
 
 
 def matched_sac(seed: int, warm_up: int, settled: int, updates: int, threads: int) -> Reading:
-    """One update per env step of Pendulum-v1 after a random warm-up, as `matched`."""
+    """Does the same as `matched`, with SAC on Pendulum-v1."""
     torch.set_num_threads(threads)
     model = SAC(
         "MlpPolicy",
@@ -104,7 +104,7 @@ def matched_sac(seed: int, warm_up: int, settled: int, updates: int, threads: in
         policy_kwargs={"net_arch": [256, 256]},
         seed=seed,
         device="cpu",
-    )  # all else is matched by its defaults
+    )  # the defaults match all other settings
     began: list[tuple[float, float]] = []
 
     def note(model: BaseAlgorithm) -> bool:
@@ -114,12 +114,12 @@ def matched_sac(seed: int, warm_up: int, settled: int, updates: int, threads: in
 
     model.learn(warm_up + settled + updates, callback=Rounds(note))
     speed = speed_between(began[0], now(), updates)
-    episodes = [each["r"] for each in model.ep_info_buffer or ()]
+    episodes = [episode["r"] for episode in model.ep_info_buffer or ()]
     return {**speed._asdict(), **learning(episodes)}
 
 
 def matched_ppo(seed: int, env_steps: int) -> Reading:
-    """The RL Zoo's PPO for CartPole, timed from env step 2,048 on."""
+    """Times PPO with the RL Zoo's settings for CartPole, from env step 2,048."""
     torch.set_num_threads(1)
     model, began = _zoo_ppo(seed), list[tuple[int, float]]()
 
@@ -130,7 +130,7 @@ def matched_ppo(seed: int, env_steps: int) -> Reading:
 
     model.learn(env_steps, callback=Rounds(note))
     ((first, began_s),) = began
-    episodes = [each["r"] for each in model.ep_info_buffer or ()]
+    episodes = [episode["r"] for episode in model.ep_info_buffer or ()]
     speed = (model.num_timesteps - first) / (time.perf_counter() - began_s)
     return {"env_steps_per_s": speed, **learning(episodes)}
 
@@ -186,19 +186,19 @@ def _zoo_ppo(seed: int) -> BaseAlgorithm:
     )
 
 
-ZOO = {"dqn": (_zoo_dqn, 50_000), "ppo": (_zoo_ppo, 100_000)}  # with the RL Zoo's budgets
+ZOO = {"dqn": (_zoo_dqn, 50_000), "ppo": (_zoo_ppo, 100_000)}  # and the RL Zoo's budgets
 
 
 @dataclass(slots=True)
 class Judge:
-    """Greedy episodes, all side by side, after every round; ends at the threshold."""
+    """Plays greedy episodes in parallel after every round; ends training at the threshold."""
 
     threshold: float
     episodes: int
     seed: int
     score: float = -np.inf
     judging_s: float = 0.0
-    at_s: float = field(default_factory=time.time)  # of the last verdict
+    at_s: float = field(default_factory=time.time)  # time of the last evaluation
 
     def __call__(self, model: BaseAlgorithm) -> bool:
         if model.num_timesteps == 0:
@@ -226,7 +226,7 @@ class Judge:
 
 
 def solve(algorithm: str, seed: int, threshold: float, episodes: int) -> Reading:
-    """When `episodes` greedy ones reached the threshold on average, judged every 256 env steps."""
+    """Trains until the mean of `episodes` greedy episodes, every round, reaches the threshold."""
     torch.set_num_threads(1)
     make, env_steps = ZOO[algorithm]
     judge = Judge(threshold, episodes, seed=1_000_000 + seed)

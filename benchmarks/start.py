@@ -6,14 +6,14 @@
 trainer.max_opt_steps=300`, otherwise with its defaults: the tuned values, all recorders,
 checkpoints, evaluations. Every update then writes a row of metrics, and its TensorBoard event holds
 the wall time just after the update, so the command itself is unchanged. `first_update_s` is the
-first such time minus the start of the process; `before_run_s` of it passed before the run's own
-clock started, `run_s` after that (the warm-up of 500 samples). `shutdown_s` is from the row of the
-last update to the end of the process: stopping the actors, the final evaluation, the final
+first such time minus the start of the process. It is the sum of `before_run_s`, before the run's
+own clock starts, and `run_s` (the warm-up of 500 samples). `shutdown_s` is the time from the row of
+the last update to the end of the process: stopping the actors, the final evaluation, the final
 checkpoint and the exit of the interpreter.
 
 `bare` and `sb3` make the same 500 random steps and one update of [256, 256] at batch 64, timed from
-the start of the process. `torch` imports torch and exits; `import_s` is the import alone.
-Each measurement runs in its own process, with warm file caches; all take turns.
+the start of the process. `torch` imports torch and exits; `import_s` is the import alone. Each
+measurement runs in its own process, with warm file caches; all contenders take turns.
 """
 
 from __future__ import annotations
@@ -49,11 +49,13 @@ TYPED = ["agent=dqn", "env=cartpole"]
 UPDATES = 300
 PROBE = ["trainer.record_interval=1", f"trainer.max_opt_steps={UPDATES}"]
 WARM_UP = 500
-FRAME = struct.Struct("<Q4x")  # of an event: its length and a checksum; another one follows it
+FRAME = struct.Struct(
+    "<Q4x"
+)  # header of an event: length and checksum; a second checksum follows the event
 
 
 def border_train(overrides: list[str], seed: int) -> Reading:
-    """One run of the command."""
+    """Times one run of the command."""
     with tempfile.TemporaryDirectory() as folder:
         run_dir = Path(folder) / "run"
         typed = [*TYPED, f"seed={seed}", f"run_dir={run_dir}", *PROBE, *overrides]
@@ -74,13 +76,13 @@ def border_train(overrides: list[str], seed: int) -> Reading:
 
 
 def _written_at_s(run_dir: Path, step: int) -> float:
-    """The wall time of the first event at this step."""
+    """Returns the wall time of the first event at this step."""
     (events,) = run_dir.glob("events.out.tfevents.*")
     return next(wall_s for at, wall_s in _events(events.read_bytes()) if at == step)
 
 
 def _events(content: bytes) -> Iterator[tuple[int, float]]:
-    """Step and wall time of every event in a file of TensorBoard's."""
+    """Yields step and wall time of every event in a TensorBoard file."""
     from tensorboard.compat.proto.event_pb2 import Event
 
     offset = 0
@@ -107,7 +109,7 @@ def line(name: str, readings: Readings) -> dict[str, Any]:
     content: dict[str, Any] = {}
     for other in ("bare", "sb3"):
         if name.startswith("border_train") and other in readings:
-            pair = (column(readings[each], "first_update_s") for each in (name, other))
+            pair = (column(readings[row], "first_update_s") for row in (name, other))
             content[f"first_update_to_{other}"] = ratios(*pair)
     return content | summary(readings[name])
 

@@ -1,11 +1,11 @@
-"""A study of CartPole whose processes are killed, against the same study undisturbed.
+"""Kills the processes of a study of CartPole, to compare it with the same study undisturbed.
 
     python -m benchmarks.study_kills [--trials 30] [--kills 4] [--seed 0] [--storage URL]
 
-Runs `border-tune` with three seeds and two processes, and kills (`kill -9`) a run's process and
-the whole command in turn, at random moments; after each kill of the command the same command is
-given again. Reports how the trials ended, what the study cost in env steps, and the winner's scores
-on fresh seeds. `--kills 0` is the undisturbed study.
+Runs `border-tune` with three seeds and two processes, and kills (`kill -9`) the process of a run
+and the whole command alternately, at random times. After each kill of the command, the same command
+is started again. Reports how the trials ended, what the study cost in env steps, and the winner's
+scores on fresh seeds. `--kills 0` is the undisturbed study.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ SETTINGS = (
 )
 
 
-def started(arguments: list[str], log: Path) -> subprocess.Popen[bytes]:
-    """The command, which writes into a file."""
+def start_command(arguments: list[str], log: Path) -> subprocess.Popen[bytes]:
+    """Starts the command, whose output is appended to the log."""
     code = "from border_cli.cli.tune import command; command()"
     with log.open("ab") as output:
         command = [sys.executable, "-c", code, *arguments]
@@ -45,35 +45,35 @@ def started(arguments: list[str], log: Path) -> subprocess.Popen[bytes]:
 
 
 def runs_of(command: subprocess.Popen[bytes], root: Path) -> list[int]:
-    """The processes of runs that are under way, as their locks name them."""
-    below = {each.pid for each in psutil.Process(command.pid).children(recursive=True)}
-    found = []
+    """Returns the ids of the command's running processes that hold the lock of a run."""
+    descendants = {process.pid for process in psutil.Process(command.pid).children(recursive=True)}
+    pids = []
     for lock in root.glob("*/seed-*/run.lock"):
         text = lock.read_text()
-        if text and json.loads(text)["pid"] in below:
-            found.append(int(json.loads(text)["pid"]))
-    return found
+        if text and json.loads(text)["pid"] in descendants:
+            pids.append(int(json.loads(text)["pid"]))
+    return pids
 
 
-def study(root: Path, arguments: list[str], kills: int, chance: random.Random) -> dict[str, Any]:
-    """Runs it to its end; what was killed when."""
+def study(root: Path, arguments: list[str], kills: int, rng: random.Random) -> dict[str, Any]:
+    """Runs the study to its end; returns its exit status and what was killed."""
     began_s, log, killed = time.monotonic(), root.with_suffix(".log"), []
-    command = started(arguments, log)
+    command = start_command(arguments, log)
     while True:
-        wait_s = chance.uniform(10, 30) if len(killed) < kills else 3600
+        wait_s = rng.uniform(10, 30) if len(killed) < kills else 3600
         try:
             command.wait(wait_s)
             break
         except subprocess.TimeoutExpired:
             runs = runs_of(command, root)
         if len(killed) % 2 == 0 and runs:
-            psutil.Process(chance.choice(runs)).send_signal(signal.SIGKILL)
+            psutil.Process(rng.choice(runs)).send_signal(signal.SIGKILL)
             killed.append("run")
         elif len(killed) % 2:
             command.send_signal(signal.SIGKILL)
             command.wait()
             killed.append("command")
-            command = started(arguments, log)
+            command = start_command(arguments, log)
         say(f"killed {killed[-1:]} after {time.monotonic() - began_s:.0f} s")
     return {
         "status": command.returncode,
@@ -89,25 +89,25 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=4)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--storage")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     root = Path(tempfile.mkdtemp(prefix="study")) / "study"
-    arguments = [*SETTINGS, f"study={root}", f"trials={asked.trials}"]
-    arguments += [setting("storage", asked.storage)] if asked.storage else []
-    ended = study(root, arguments, asked.kills, random.Random(asked.seed))
+    arguments = [*SETTINGS, f"study={root}", f"trials={options.trials}"]
+    arguments += [setting("storage", options.storage)] if options.storage else []
+    ended = study(root, arguments, options.kills, random.Random(options.seed))
     trials = read_trials(root)
     runs = load_runs(*root.glob("trial-*"))
     steps = sum(run.facts["env_steps"] for run in runs)
     fresh = [run.facts["final_score"] for run in load_runs(*root.glob("best/*"))]
     emit(
         "study_kills",
-        "killed" if asked.kills else "undisturbed",
+        "killed" if options.kills else "undisturbed",
         {
             **ended,
-            "trials": dict(Counter(each.status for each in trials)),
+            "trials": dict(Counter(trial.status for trial in trials)),
             "runs": len(runs),
             "runs_done": sum(run.status == "done" for run in runs),
             "attempts": sum(len(run.facts["attempts"]) for run in runs),
-            "cost": round(steps / (asked.trials * SEEDS * FULL), 3),
+            "cost": round(steps / (options.trials * SEEDS * FULL), 3),
             "winner": ranked(read_trials(root))[0].number,
             "fresh": fresh,
             "folder": str(root),

@@ -13,12 +13,12 @@ from typing import Any
 
 from benchmarks.machine import Others, facts
 
-Reading = Mapping[str, float]  # what one measurement gave, by name
-Readings = dict[str, list[Reading]]  # one per repetition, by row
+Reading = Mapping[str, float]  # values of one measurement, by name
+Readings = dict[str, list[Reading]]  # by row, one reading per repetition
 
 
 def make_parser(description: str | None, *, repetitions: int = 5) -> argparse.ArgumentParser:
-    """The command line that every part has."""
+    """Returns an argument parser with the option that all parts share."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -34,7 +34,7 @@ def make_parser(description: str | None, *, repetitions: int = 5) -> argparse.Ar
 def take_turns(contenders: Mapping[str, Callable[[int], Reading]], repetitions: int) -> Readings:
     """Measures each contender once per repetition, with the repetition's number as its seed.
 
-    Every other repetition goes backwards, so that whatever drifts favours nobody.
+    Every other repetition runs in reverse order, so that drift favours no contender.
     """
     readings: Readings = {name: [] for name in contenders}
     for repetition in range(repetitions):
@@ -50,12 +50,12 @@ def take_turns(contenders: Mapping[str, Callable[[int], Reading]], repetitions: 
 def contenders_of(
     rows: Iterable[str],
     measure: Callable[[str, int], Reading],
-    why_not: Callable[[str], str | None],
+    skip_reason: Callable[[str], str | None],
 ) -> dict[str, Callable[[int], Reading]]:
-    """For `take_turns`: every row that can be measured here; says of the others `why_not`."""
+    """Returns the rows that can be measured here, for `take_turns`; reports skipped rows."""
     contenders: dict[str, Callable[[int], Reading]] = {}
     for name in rows:
-        reason = why_not(name)
+        reason = skip_reason(name)
         if reason:
             say(f"skipped: {name} ({reason})")
         else:
@@ -64,22 +64,22 @@ def contenders_of(
 
 
 def ratios(ours: Iterable[float], theirs: Iterable[float]) -> dict[str, float]:
-    """How many times the other we are, repetition by repetition."""
+    """Returns the spread of our values divided by theirs, repetition by repetition."""
     return spread([mine / other for mine, other in zip(ours, theirs, strict=True)])
 
 
 def column(readings: Iterable[Reading], name: str) -> list[float]:
-    """One value of each repetition."""
-    return [each[name] for each in readings]
+    """Returns one value of each repetition."""
+    return [reading[name] for reading in readings]
 
 
 def summary(readings: list[Reading]) -> dict[str, Any]:
-    """Every value that was read, over the repetitions."""
+    """Returns the spread of every value over the repetitions."""
     return {name: spread(column(readings, name)) for name in readings[0]}
 
 
 def learning(returns: Sequence[float]) -> Reading:
-    """A curve in four numbers: the mean over each quarter of the training episodes, in order."""
+    """Summarizes a learning curve by the mean return of each quarter of the training episodes."""
     ends = [round(quarter * len(returns) / 4) for quarter in range(5)]
     return {
         f"return_{number}_of_4": fmean(returns[first:last])
@@ -88,13 +88,13 @@ def learning(returns: Sequence[float]) -> Reading:
 
 
 def spread(values: list[float]) -> dict[str, float]:
-    """Median, smallest and largest, to four digits."""
-    found = {"median": median(values), "min": min(values), "max": max(values)}
-    return {name: float(f"{value:.4g}") for name, value in found.items()}
+    """Returns median, minimum and maximum, to four significant digits."""
+    figures = {"median": median(values), "min": min(values), "max": max(values)}
+    return {name: float(f"{value:.4g}") for name, value in figures.items()}
 
 
 def emit(benchmark: str, row: str, line: Mapping[str, Any]) -> None:
-    """Prints one row of the table, with the facts of the machine."""
+    """Prints one row of the table, with machine and versions."""
     content = {"benchmark": benchmark, "row": row, **line, "machine": facts()}
     print(json.dumps(content), flush=True)
 

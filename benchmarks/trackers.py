@@ -1,14 +1,15 @@
-"""What a tracker costs the learner: its own part, and what the process that delivers takes from it.
+"""The cost of a tracker for the learner: recording, and the process that delivers to the tracker.
 
     python -m benchmarks.trackers [--repetitions 3] [--seconds 120]
 
-Each measurement is a whole `border-train agent=dqn env=cartpole`, synchronous or with actor
-threads, that records as it does by default and to the tracker. Every `WINDOW_S` the process that
-delivers is stopped, or goes on: `delivering_to_stopped` is the ratio of the updates/s in these
-windows, within one run, so that the machine's own ups and downs cancel out. A stopped process
-catches up afterwards, so that nothing is left out. The package is imported before the first window.
-`record_percent` is the share of the learner's time that all recorders take, and `none` a run
-without the tracker; `delivery_percent` the processor time of what delivers, of one core.
+Each measurement is a complete `border-train agent=dqn env=cartpole`, synchronous or with actor
+threads, that records to the default recorders and to the tracker. Every `WINDOW_S` seconds, the
+delivering process is stopped or continued. `delivering_to_stopped` is the ratio of the updates/s in
+these two kinds of windows, within one run, so that fluctuations of the machine cancel out. A
+stopped process catches up afterwards, so no work is left out. The package is imported before the
+first window. `record_percent` is the percentage of the learner's time that all recorders take;
+`none` is a run without a tracker. `delivery_percent` is the CPU time of the delivering process, as
+a percentage of one core.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ from benchmarks.table import Reading, emit, make_parser, summary, take_turns
 NONE = "none"
 TRACKERS = ("mlflow", "wandb", "trackio")
 TRAINERS = ("sync", "async")
-IMPORT_S = 20.0  # until the package is imported and the run is created
+IMPORT_S = 20.0  # seconds to import the package and create the run
 WINDOW_S = 1.0
 
 
 def measure(trainer: str, tracker: str, seconds: float, seed: int) -> Reading:
-    """A run of so many seconds."""
+    """Measures a run of `seconds` seconds."""
     recorders = ["tensorboard", "jsonl", *([] if tracker == NONE else [tracker])]
     with tempfile.TemporaryDirectory() as folder:
         run = subprocess.Popen(
@@ -51,33 +52,35 @@ def measure(trainer: str, tracker: str, seconds: float, seed: int) -> Reading:
             stdout=subprocess.DEVNULL,
         )
         outbox = Path(folder, f"run/trackers/{tracker}.jsonl")
-        found = {} if tracker == NONE else _toggled(run, outbox, seconds)
+        delivery = {} if tracker == NONE else _toggled(run, outbox, seconds)
         if run.wait() != 0:
             raise RuntimeError(f"{tracker}: the run failed")
         spent = json.loads(Path(folder, "run/run.json").read_text())["seconds"]["learner"]
-    return {"record_percent": 100 * spent["record"] / sum(spent.values()), **found}
+    return {"record_percent": 100 * spent["record"] / sum(spent.values()), **delivery}
 
 
 def _toggled(run: subprocess.Popen[bytes], outbox: Path, seconds: float) -> Reading:
-    """Stops what delivers in every second window; the rates in both kinds of windows."""
+    """Stops the delivering process in every second window; returns both kinds of rates."""
     while not outbox.exists() or not outbox.stat().st_size:
         time.sleep(0.1)
     end_s = time.time() + seconds - WINDOW_S
     time.sleep(IMPORT_S)
-    group = [each for each in psutil.Process(run.pid).children() if _delivers(each)]
-    group += [each for parent in group for each in parent.children(recursive=True)]
+    group = [process for process in psutil.Process(run.pid).children() if _delivers(process)]
+    group += [child for parent in group for child in parent.children(recursive=True)]
     before_s, began_s, number = _cpu_s(group), time.time(), 0
     while (next_s := began_s + (number + 1) * WINDOW_S) < end_s:
-        for each in group:
-            each.send_signal(signal.SIGSTOP if number % 2 else signal.SIGCONT)
+        for process in group:
+            process.send_signal(signal.SIGSTOP if number % 2 else signal.SIGCONT)
         time.sleep(max(0, next_s - time.time()))
         number += 1
-    for each in group:
-        each.send_signal(signal.SIGCONT)
+    for process in group:
+        process.send_signal(signal.SIGCONT)
     cpu_s = _cpu_s(group) - before_s
     events = [json.loads(line) for line in outbox.read_bytes().splitlines()]
-    rows = [(each["at"], each["metrics"]["opt_steps"]) for each in events if each["kind"] == "row"]
-    updates, passed_s = [0, 0], [0.0, 0.0]  # in windows in which it delivers, is stopped
+    rows = [
+        (event["at"], event["metrics"]["opt_steps"]) for event in events if event["kind"] == "row"
+    ]
+    updates, passed_s = [0, 0], [0.0, 0.0]  # in windows that deliver, that are stopped
     for (first_s, first), (last_s, last) in pairwise(rows):
         window = int(((first_s + last_s) / 2 - began_s) // WINDOW_S)
         if 0 <= window < number:
@@ -96,7 +99,7 @@ def _delivers(process: psutil.Process) -> bool:
 
 
 def _cpu_s(group: list[psutil.Process]) -> float:
-    return sum(times.user + times.system for times in (each.cpu_times() for each in group))
+    return sum(times.user + times.system for times in (process.cpu_times() for process in group))
 
 
 def main() -> None:
@@ -107,11 +110,15 @@ def main() -> None:
     arguments = parser.parse_args()
     for trainer in arguments.trainers:
         contenders = {
-            each: partial(measure, trainer, each, arguments.seconds)
-            for each in (NONE, *arguments.trackers)
+            tracker: partial(measure, trainer, tracker, arguments.seconds)
+            for tracker in (NONE, *arguments.trackers)
         }
         readings = take_turns(contenders, arguments.repetitions)
-        emit("trackers", trainer, {each: summary(found) for each, found in readings.items()})
+        emit(
+            "trackers",
+            trainer,
+            {tracker: summary(results) for tracker, results in readings.items()},
+        )
 
 
 if __name__ == "__main__":

@@ -1,15 +1,15 @@
-"""What the commands print, return and write, so that two checkouts can be compared.
+"""Records what the commands print, return and write, so that two checkouts can be compared.
 
     python -m benchmarks.transcripts --bin .venv/bin > before.jsonl       # one line per case
     python -m benchmarks.transcripts --bin other/bin > after.jsonl
     python -m benchmarks.transcripts --compare before.jsonl after.jsonl   # diffs; status 1 if any
 
 Cases are the lines of `transcripts.txt`, run in order in one empty directory, so that a later line
-can use the run of an earlier one. A case has its exit status, what it printed on both streams, and
-what the files that it wrote hold: their names, the keys of each JSON document and the metrics of
-each row. Directories, times and processes are replaced by words. Of cases marked `#`, which measure
-something, numbers are replaced too, and what was printed is a sorted set of lines, since a table of
-times has another order each time.
+can use the run of an earlier one. A case consists of the exit status, the output on both streams
+and the files written: their names, the keys of JSON documents and the metrics of rows. Directories,
+times and process ids are replaced by placeholders. In cases marked with `#`, which measure
+something, numbers are replaced, too, and the output is a sorted set of lines, because the order of
+a table of times varies.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ Case = dict[str, Any]
 
 
 def plain(text: str, folder: Path, commands: Path, *, numbers: bool) -> list[str]:
-    """The lines of what was printed, without what differs between two equal runs."""
+    """Returns the lines of an output without the parts that differ between two equal runs."""
     for path, word in ((folder, "DIR"), (commands.parent, "VENV")):
         text = text.replace(str(path), word)
     for pattern, word in WORDS if numbers else (*WORDS, *MEASURED):
@@ -64,16 +64,16 @@ def plain(text: str, folder: Path, commands: Path, *, numbers: bool) -> list[str
 
 
 def written(folder: Path, since: set[Path]) -> dict[str, Any]:
-    """The new files of a case, with the keys of those that hold JSON."""
-    found: dict[str, Any] = {}
+    """Returns the new files of a case, with the keys of JSON files."""
+    files: dict[str, Any] = {}
     for path in sorted(set(folder.rglob("*")) - since):
         if path.is_dir() and not path.is_symlink():
             continue
         name = str(path.relative_to(folder))
         for pattern, word in (*WORDS, MEASURED[0]):
             name = pattern.sub(word, name)
-        found[name] = _keys(path) if path.is_file() else "link"
-    return found
+        files[name] = _keys(path) if path.is_file() else "link"
+    return files
 
 
 def _keys(path: Path) -> Any:
@@ -86,7 +86,7 @@ def _keys(path: Path) -> Any:
 
 
 def _shape(content: object, depth: int = 0) -> Any:
-    """The keys of a document, two levels deep."""
+    """Returns the keys of a document, two levels deep."""
     if not isinstance(content, dict) or depth > 1:
         return type(content).__name__
     return {NUMBER.sub("N", key): _shape(value, depth + 1) for key, value in content.items()}
@@ -98,7 +98,7 @@ def play(line: str, folder: Path, commands: Path) -> Case:
     typed = shlex.split(line.removeprefix("# "))
     before = set(folder.rglob("*"))
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("BORDER_", "HYDRA_"))}
-    done = subprocess.run(
+    process = subprocess.run(
         [str(commands / typed[0]), *typed[1:]],
         cwd=folder,
         env={**environment, **SHELL, "MINARI_DATASETS_PATH": str(folder / "datasets")},
@@ -109,9 +109,9 @@ def play(line: str, folder: Path, commands: Path) -> Case:
     )
     return {
         "case": line,
-        "status": done.returncode,
-        "printed": plain(done.stdout, folder, commands, numbers=not measured),
-        "errors": plain(done.stderr, folder, commands, numbers=not measured),
+        "status": process.returncode,
+        "printed": plain(process.stdout, folder, commands, numbers=not measured),
+        "errors": plain(process.stderr, folder, commands, numbers=not measured),
         "written": written(folder, before),
     }
 
@@ -123,18 +123,18 @@ def cases() -> Iterator[str]:
 
 
 def compare(before: Path, after: Path) -> int:
-    """Prints what differs, case by case; returns how many cases do."""
+    """Prints the differences case by case; returns the number of cases that differ."""
     old, new = (
         {case["case"]: case for case in map(json.loads, path.read_text().splitlines())}
         for path in (before, after)
     )
     differing = [name for name in {**old, **new} if old.get(name) != new.get(name)]
     for name in differing:
-        was, is_now = (
-            json.dumps(each.get(name), indent=1, ensure_ascii=False).splitlines()
-            for each in (old, new)
+        lines_before, lines_after = (
+            json.dumps(cases_by_name.get(name), indent=1, ensure_ascii=False).splitlines()
+            for cases_by_name in (old, new)
         )
-        lines = difflib.unified_diff(was, is_now, lineterm="", n=1)
+        lines = difflib.unified_diff(lines_before, lines_after, lineterm="", n=1)
         sys.stdout.write("\n".join([f"== {name}", *list(lines)[2:], "", ""]))
     say(f"{len(differing)} of {len({**old, **new})} cases differ")
     return len(differing)
@@ -145,15 +145,15 @@ def main() -> None:
     parser.add_argument("--bin", type=Path, default=Path(sys.executable).parent)
     parser.add_argument("--only", default="", help="cases that contain this text")
     parser.add_argument("--compare", nargs=2, type=Path, metavar=("BEFORE", "AFTER"))
-    given = parser.parse_args()
-    if given.compare:
-        sys.exit(1 if compare(*given.compare) else 0)
+    arguments = parser.parse_args()
+    if arguments.compare:
+        sys.exit(1 if compare(*arguments.compare) else 0)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name).resolve()
         for line in cases():
-            if given.only in line:
+            if arguments.only in line:
                 say(line)
-                case = play(line, folder, given.bin.absolute())
+                case = play(line, folder, arguments.bin.absolute())
                 print(json.dumps(case, ensure_ascii=False), flush=True)
 
 

@@ -1,15 +1,15 @@
-"""What commands say, return and leave behind in trouble, so that two checkouts can be compared.
+"""Records how commands behave in trouble, so that two checkouts can be compared.
 
     python -m benchmarks.trouble --bin .venv/bin > before.jsonl         # one line per case
     python -m benchmarks.trouble --bin other/bin > after.jsonl
     python -m benchmarks.trouble --compare before.jsonl after.jsonl     # diffs; status 1 if any
 
-Hangs with and without the interpreter lock, stopped and killed processes, Ctrl-C in every phase,
-full disks, deleted and linked folders, run directories of strangers, wrong answers of environments.
-Each case has the exit status, the last lines that were printed (without times and directories),
-what `run.json` says, and what else the case looks at. `--only TEXT` plays the cases whose names
-contain it. Some ten minutes; the full disk is left out where no tmpfs can be
-mounted.
+The cases are hangs with and without the interpreter lock, stopped and killed processes, Ctrl-C in
+every phase, full disks, deleted and linked folders, run directories of strangers, and invalid
+values from environments. A case records the exit status, the last lines printed (without times and
+directories), the state in `run.json`, and whatever else it checks. `--only TEXT` runs the cases
+whose names contain TEXT. All cases take about ten minutes; the full disk is skipped if no tmpfs can
+be mounted.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from benchmarks.transcripts import MEASURED, WORDS, compare
 
 MODULES = (
     Path(__file__).parents[1] / "tests" / "user_modules"
-)  # unruly: environments that misbehave
+)  # contains unruly.py: environments that misbehave
 DEADLINE_S = 180.0
 LAST_LINES = 6
-STOPPED_S = 20.0  # four times the stall_timeout_s of that case; --stopped-s 120 is two minutes
+STOPPED_S = 20.0  # four times the stall_timeout_s of that case; see --stopped-s
 SMALL = (
     "imports=[unruly]",
     "run_dir=run",
@@ -73,19 +73,19 @@ PLANTED = ("evil", "jax", "IPython", "torch", "numpy", "yaml", "sitecustomize")
 
 @dataclass
 class Place:
-    """An empty directory for one case, and the commands that are asked."""
+    """The empty directory of one case, and the commands under test."""
 
     folder: Path
     commands: Path
-    facts: dict[str, Any] = field(default_factory=dict)  # what the case looked at
-    sessions: list[int] = field(default_factory=list)  # of the commands that were started
+    facts: dict[str, Any] = field(default_factory=dict)  # what the case records
+    sessions: list[int] = field(default_factory=list)  # session ids of the commands
 
     @property
     def run(self) -> Path:
         return self.folder / "run"
 
     def start(self, *typed: str, **options: Any) -> subprocess.Popen[bytes]:
-        """A command in a session of its own; it prints into `printed`."""
+        """Starts a command in its own session; its output goes to the file `printed`."""
         command, *rest = typed if typed[0].startswith("border-") else ("border-train", *typed)
         with (self.folder / "printed").open("ab") as printed:
             process = subprocess.Popen(
@@ -102,7 +102,7 @@ class Place:
         return process
 
     def end(self, process: subprocess.Popen[bytes]) -> None:
-        """Waits for it, and notes its status, its last words and the state of the run."""
+        """Waits for a process; records its status, its last lines and the state of the run."""
         try:
             self.facts["status"] = process.wait(DEADLINE_S)
         except subprocess.TimeoutExpired:
@@ -122,8 +122,8 @@ class Place:
         for pattern, word in (*WORDS, *MEASURED):
             text = pattern.sub(word, text)
         text = re.sub(r"0x[0-9a-f]+", "0x", text)
-        text = re.sub(r"^ *File .+\n(?: .+\n)?", "", text, flags=re.MULTILINE)  # of stacks
-        lines = [each.strip() for each in text.splitlines() if each.strip()]
+        text = re.sub(r"^ *File .+\n(?: .+\n)?", "", text, flags=re.MULTILINE)  # stacks
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
         return lines[-LAST_LINES:]
 
     def state(self) -> dict[str, Any]:
@@ -142,13 +142,13 @@ class Place:
         process: subprocess.Popen[bytes],
         limit_s: float = DEADLINE_S,
     ) -> None:
-        """Until it is ready, the process has ended or the time is over."""
+        """Waits until `ready()` is true, the process has ended or the time is up."""
         end_s = time.monotonic() + limit_s
         while not ready() and process.poll() is None and time.monotonic() < end_s:
             time.sleep(0.02)
 
     def wait(self, process: subprocess.Popen[bytes], seconds: float) -> bool:
-        """Whether it goes on for so long."""
+        """Returns whether the process is still running after `seconds`."""
         self.until(lambda: False, process, seconds)
         return process.poll() is None
 
@@ -163,13 +163,13 @@ class Place:
 Play = Callable[[Place], None]
 
 
-def hang(place: Place, own: str, kind: str, at: int = 100) -> None:
+def hang(place: Place, override: str, kind: str, at: int = 100) -> None:
     marker = f"env.kwargs={{at: {at}, marker: {place.folder / 'marker'}}}"
-    place.play(*SMALL, f"env.id={kind}-v0", marker, "trainer.stall_timeout_s=3", own)
+    place.play(*SMALL, f"env.id={kind}-v0", marker, "trainer.stall_timeout_s=3", override)
 
 
 def stopped(place: Place, seconds: float) -> None:
-    """SIGSTOP for much longer than a hang may last, then SIGCONT."""
+    """Sends SIGSTOP, waits much longer than a hang may last, then sends SIGCONT."""
     process = place.start(*CALM, "trainer.stall_timeout_s=5")
     place.until(place.learns, process)
     os.killpg(process.pid, signal.SIGSTOP)
@@ -181,10 +181,12 @@ def stopped(place: Place, seconds: float) -> None:
 
 
 def interrupted(place: Place, phase: str, times: int, kind: str = "Calm") -> None:
-    """Ctrl-C in a phase of a run, once or twice."""
-    own = [] if kind == "Calm" else [f"env.kwargs={{at: 100, marker: {place.folder / 'marker'}}}"]
+    """Sends Ctrl-C in a phase of a run, once or twice."""
+    marker_setting = (
+        [] if kind == "Calm" else [f"env.kwargs={{at: 100, marker: {place.folder / 'marker'}}}"]
+    )
     saves = "trainer.save_interval=200"
-    process = place.start(*SMALL, f"env.id={kind}-v0", saves, *own)
+    process = place.start(*SMALL, f"env.id={kind}-v0", saves, *marker_setting)
     waits = {
         "training": place.learns,
         "saving": place.saved,
@@ -205,8 +207,8 @@ def interrupted(place: Place, phase: str, times: int, kind: str = "Calm") -> Non
 
 
 def killed(place: Place) -> None:
-    """kill -9 twenty times; the same command resumes each time, and reaches its end."""
-    own = (
+    """Kills a run twenty times (kill -9); the same command resumes it and finally completes it."""
+    overrides = (
         *BRIEF,
         "trainer=sync",
         "resume=auto",
@@ -215,19 +217,19 @@ def killed(place: Place) -> None:
     )
     statuses = []
     for _ in range(20):
-        process = place.start(*own)
+        process = place.start(*overrides)
         place.until(partial(_newer, place.run, _saved(place.run)), process)
         process.kill()
         statuses.append(process.wait())
     place.facts["kills"] = statuses.count(-signal.SIGKILL)
-    place.play(*own, "trainer.max_opt_steps=20000")
+    place.play(*overrides, "trainer.max_opt_steps=20000")
     rows = [json.loads(row) for row in (place.run / "metrics.jsonl").read_text().splitlines()]
     steps = [row["opt_steps"] for row in rows if "train/loss" in row]
     place.facts["a row for each interval"] = steps == sorted(set(steps))
 
 
 def _saved(run_dir: Path) -> set[str]:
-    return {each.name for each in run_dir.glob("checkpoints/*[0-9]")}
+    return {checkpoint.name for checkpoint in run_dir.glob("checkpoints/*[0-9]")}
 
 
 def _newer(run_dir: Path, than: set[str]) -> bool:
@@ -235,11 +237,11 @@ def _newer(run_dir: Path, than: set[str]) -> bool:
 
 
 def deleted(place: Place, what: str) -> None:
-    """Somebody deletes the run directory, or a part of it, while it trains."""
+    """Deletes the run directory or a part of it during training."""
     process = place.start(*CALM, "trainer.save_interval=500")
     place.until(place.saved, process)
     for path in [place.run] if what == "." else sorted(place.run.glob(what)):
-        gone = path.rename(place.folder / "gone")  # at once, whatever is being written
+        gone = path.rename(place.folder / "gone")  # atomic, even if it is being written
         shutil.rmtree(gone) if gone.is_dir() else gone.unlink()
     place.facts["goes on"] = place.wait(process, 15.0)
     process.send_signal(signal.SIGINT)
@@ -248,15 +250,15 @@ def deleted(place: Place, what: str) -> None:
 
 
 def full_disk(place: Place) -> None:
-    """A disk without room; then there is some again."""
+    """Fills the disk, then frees space again."""
     disk = place.folder / "disk"
     disk.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=40M", "none", disk]).returncode:
         place.facts["left out"] = "no tmpfs can be mounted"
         return
     try:
-        own = ("trainer.save_interval=500", "trainer.record_interval=1000")
-        process = place.start(*CALM, f"run_dir={disk / 'run'}", *own)
+        overrides = ("trainer.save_interval=500", "trainer.record_interval=1000")
+        process = place.start(*CALM, f"run_dir={disk / 'run'}", *overrides)
         place.until(partial(_newer, disk / "run", set()), process)
         filler = disk / "filler"
         with filler.open("wb", buffering=0) as file, suppress(OSError):
@@ -274,11 +276,11 @@ def full_disk(place: Place) -> None:
 
 
 def linked(place: Place, what: str) -> None:
-    """A part of a finished run is a link to somebody's files when the run goes on."""
+    """Replaces a part of a finished run by a link to other files, then resumes the run."""
     place.play(*BRIEF)
     theirs = place.folder / "theirs"
     path = next(place.run.glob(what))
-    if path.is_symlink():  # `best`, which is ours
+    if path.is_symlink():  # `best`, our own link
         shutil.copytree(path, theirs)
         path.unlink()
     else:
@@ -292,12 +294,12 @@ def linked(place: Place, what: str) -> None:
 
 
 def _stamps(path: Path) -> dict[str, tuple[int, int]]:
-    found = [path, *path.rglob("*")]
-    return {str(each): (each.stat().st_size, each.stat().st_mtime_ns) for each in found}
+    entries = [path, *path.rglob("*")]
+    return {str(entry): (entry.stat().st_size, entry.stat().st_mtime_ns) for entry in entries}
 
 
 def stranger(place: Place, typed: tuple[str, ...], inside: bool) -> None:
-    """A run that names a module of its own, with modules planted beside it."""
+    """Uses a run that imports a module from its own directory, in which modules are planted."""
     place.play(*BRIEF)
     marker = place.folder / "executed"
     code = f"open({str(marker)!r}, 'a').write(__name__ + ' ')\n"
@@ -312,45 +314,45 @@ def stranger(place: Place, typed: tuple[str, ...], inside: bool) -> None:
 
 
 def unwritable(place: Place) -> None:
-    """A directory that nobody may write in, and a user who may not pass over that."""
+    """Trains in a read-only directory, without root's privilege to write there."""
     within = place.folder / "within"
     within.mkdir(mode=0o555)
     place.play(*BRIEF, f"run_dir={within / 'run'}", preexec_fn=without_privileges)
 
 
 def without_privileges() -> None:
-    """Takes root's right to pass over the modes of files from the program to come."""
+    """Drops root's privilege to bypass file modes, before the command is executed."""
     libc = ctypes.CDLL(None)
     for capability in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
         libc.prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP
 
 
 def leaves(place: Place, at: int) -> None:
-    """An environment ends its process without a word."""
+    """Uses an environment that ends its process without a message."""
     place.play(*SMALL, "env.id=Leaves-v0", f"env.kwargs.at={at}")
 
 
 def wrong(place: Place, value: str, at: int) -> None:
-    """An environment whose answer does not fit its spaces."""
+    """Uses an environment whose values do not match its spaces."""
     ends = "trainer.max_opt_steps=3000"
     place.play(*SMALL, "env.id=Wrong-v0", f"env.kwargs={{at: {at}, what: {value}}}", ends)
 
 
-def too_large(place: Place, own: str) -> None:
-    """More than any memory holds; how long the answer takes counts."""
+def too_large(place: Place, override: str) -> None:
+    """Asks for more than any memory can hold; the error must come quickly."""
     began_s = time.monotonic()
-    place.play(*CALM, own)
+    place.play(*CALM, override)
     place.facts["within 10 s"] = time.monotonic() - began_s < 10.0
 
 
 def cases(stopped_s: float) -> Iterator[tuple[str, Play]]:
-    """Every case by its name."""
+    """Yields all cases with their names."""
     for actors in ("thread", "serial"):
-        own = f"actor_manager={actors}"
-        yield f"hang with the lock, {actors}", partial(hang, own=own, kind="Holds")
-        yield f"hang, {actors}", partial(hang, own=own, kind="Blocks")
-    yield "hang, process", partial(hang, own="actor_manager=process", kind="Blocks")
-    yield "hang in the trial", partial(hang, own="actor_manager=thread", kind="Blocks", at=1)
+        override = f"actor_manager={actors}"
+        yield f"hang with the lock, {actors}", partial(hang, override=override, kind="Holds")
+        yield f"hang, {actors}", partial(hang, override=override, kind="Blocks")
+    yield "hang, process", partial(hang, override="actor_manager=process", kind="Blocks")
+    yield "hang in the trial", partial(hang, override="actor_manager=thread", kind="Blocks", at=1)
     yield f"SIGSTOP for {stopped_s:g} s", partial(stopped, seconds=stopped_s)
     for phase in ("start", "imports", "training", "saving"):
         for times in (1, 2):
@@ -367,13 +369,13 @@ def cases(stopped_s: float) -> Iterator[tuple[str, Play]]:
     for what in ("checkpoints", "checkpoints/0*", "metrics.jsonl", "run.json", "best"):
         yield f"linked: {what}", partial(linked, what=what)
     for inside in (False, True):
-        here = "." if inside else "run"
+        run_path = "." if inside else "run"
         for typed in (
-            ("border-eval", here),
-            ("border-runs", here),
-            ("border-plot", here),
-            ("border-record", here, "dataset=stranger/run-v0", "episodes=1"),
-            ("border-train", f"resume={here}", "trainer.max_opt_steps=4000"),
+            ("border-eval", run_path),
+            ("border-runs", run_path),
+            ("border-plot", run_path),
+            ("border-record", run_path, "dataset=stranger/run-v0", "episodes=1"),
+            ("border-train", f"resume={run_path}", "trainer.max_opt_steps=4000"),
         ):
             where = "inside" if inside else "outside"
             name = f"stranger: {' '.join(typed)}, from {where}"
@@ -382,13 +384,13 @@ def cases(stopped_s: float) -> Iterator[tuple[str, Play]]:
     for what, value in WRONG.items():
         for at in (1, 500):
             yield f"wrong {what} at step {at}", partial(wrong, value=value, at=at)
-    for own in ("agent.hidden=[100000,100000]", "replay_buffer.capacity=1000000000000"):
-        yield f"too large: {own}", partial(too_large, own=own)
+    for override in ("agent.hidden=[100000,100000]", "replay_buffer.capacity=1000000000000"):
+        yield f"too large: {override}", partial(too_large, override=override)
 
 
 @contextmanager
 def somewhere(commands: Path) -> Iterator[Place]:
-    """An empty directory, and no process of the case after it."""
+    """Provides an empty directory; kills the remaining processes of the case at the end."""
     with tempfile.TemporaryDirectory() as name:
         place = Place(Path(name).resolve(), commands)
         try:
@@ -405,14 +407,14 @@ def main() -> None:
     parser.add_argument("--only", default="", help="cases whose names contain this text")
     parser.add_argument("--stopped-s", type=float, default=STOPPED_S)
     parser.add_argument("--compare", nargs=2, type=Path, metavar=("BEFORE", "AFTER"))
-    given = parser.parse_args()
-    if given.compare:
-        sys.exit(1 if compare(*given.compare) else 0)
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # commands of `&` have it ignored
-    for name, play in cases(given.stopped_s):
-        if given.only in name:
+    arguments = parser.parse_args()
+    if arguments.compare:
+        sys.exit(1 if compare(*arguments.compare) else 0)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's `&` ignores SIGINT
+    for name, play in cases(arguments.stopped_s):
+        if arguments.only in name:
             say(name)
-            with somewhere(given.bin.absolute()) as place:
+            with somewhere(arguments.bin.absolute()) as place:
                 play(place)
             print(json.dumps({"case": name, **place.facts}, ensure_ascii=False), flush=True)
 

@@ -2,10 +2,10 @@
 
     python -m benchmarks.updates [--repetitions 5] [--agents dqn iqn …] [--seconds 4]
 
-Both use the same precomputed batches; the bare loop (`bare_updates.py`) is plain modules, autograd
-and `torch.optim.Adam(fused=True)`. One torch thread, [256, 256], batch 64 for dqn and iqn and 256
-for the others, no clipping; both flush denormals and keep freed memory. Each measurement runs in
-its own process, and the two contenders of an agent take turns.
+Both use the same precomputed batches; the bare loop (`bare_updates.py`) uses plain modules,
+autograd and `torch.optim.Adam(fused=True)`. One torch thread, [256, 256], batch 64 for dqn and iqn
+and 256 for the others, no clipping; both flush denormals and retain freed memory. Each measurement
+runs in its own process, and the two contenders of an agent take turns.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _rate(update: Callable[[int], object], seconds: float) -> Reading:
 
 
 def ours(name: str, seed: int, seconds: float) -> Reading:
-    """Updates/s of our agent."""
+    """Measures updates/s of our agent."""
     register_builtin()
     entry = AGENTS.entry(name)
     rows = 64 if name in DISCRETE else 256
@@ -99,13 +99,13 @@ def ours(name: str, seed: int, seconds: float) -> Reading:
 
 
 def bare(name: str, seed: int, seconds: float) -> Reading:
-    """Updates/s of the bare loop."""
+    """Measures updates/s of the bare loop."""
     torch.manual_seed(seed)
     loop = (DISCRETE | CONTINUOUS)[name]()
     batches = []
-    for each in batches_of(name, seed):
-        columns = {key: getattr(each, key) for key in ("obs", "action", "next_obs")}
-        columns |= {key: getattr(each, key) for key in ("reward", "discount")}
+    for batch in batches_of(name, seed):
+        columns = {key: getattr(batch, key) for key in ("obs", "action", "next_obs")}
+        columns |= {key: getattr(batch, key) for key in ("reward", "discount")}
         tensors = {key: torch.from_numpy(value) for key, value in columns.items()}
         batches.append({key: x if x.dim() > 1 else x[:, None] for key, x in tensors.items()})
     with learner_thread(num_threads=1):
@@ -131,7 +131,7 @@ def main() -> None:
         readings = take_turns(contenders, arguments.repetitions)
         rates = [column(readings[kind], "updates_per_s") for kind in ("ours", "bare")]
         line = {"to_bare": ratios(*rates)}
-        line |= {kind: summary(each)["updates_per_s"] for kind, each in readings.items()}
+        line |= {kind: summary(results)["updates_per_s"] for kind, results in readings.items()}
         emit("updates", name, line)
 
 

@@ -1,4 +1,4 @@
-"""Times a window of a run from within, as one of its recorders."""
+"""A recorder that times a window of its run."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from border_cli.core.types import Metrics
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """Which part of a run is timed; it ends at whichever limit comes first."""
+    """The part of a run that is timed; it ends at the limit that is reached first."""
 
-    settled: int  # updates before it begins: threads, caches, allocators
-    settled_s: float = 0.0  # seconds before it begins, from every actor's first samples on
+    settled: int  # updates before it begins, to warm up threads, caches, allocators
+    settled_s: float = 0.0  # seconds before it begins, since all actors have delivered samples
     updates: int | None = None
     seconds: float | None = None
 
 
 class Over(BaseException):
-    """The window was measured and the run ends; no failure of a recorder, which would be caught."""
+    """Ends the run after the window. Not an `Exception`, which a recorder's caller would catch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """Where the run and the clocks stood."""
+    """Counters and clocks of a run at one time."""
 
     opt_steps: int
     samples: float
@@ -38,20 +38,20 @@ class Moment:
 
 
 class Window(Recorder):
-    """Times a span of a run, from one row of metrics to another; called by the learner's thread.
+    """Times a span of a run, from one row of metrics to another; called by the learner thread.
 
-    It begins once all actors have delivered, and asks the run to stop where it ends.
+    The span begins once all actors have delivered samples; at its end, the run is stopped.
     """
 
     def __init__(self, span: Span, *, actors: int, stop: StopFlag) -> None:
         self._span, self._stop = span, stop
         self._created_s = time.perf_counter()
-        self._silent = set(range(actors))  # ids of actors that have delivered nothing yet
+        self._silent = set(range(actors))  # ids of actors that have not yet delivered
         self._all_deliver_s: float | None = None
         self._began: Moment | None = None
         self._ended: Moment | None = None
-        self.trace: list[tuple[int, float, float]] = []  # (updates, samples, seconds), every row
-        self.returns: list[float] = []  # of training episodes, every row that has some
+        self.trace: list[tuple[int, float, float]] = []  # (updates, samples, seconds) of every row
+        self.returns: list[float] = []  # returns of training episodes, one per row with episodes
 
     def write(self, step: RecordStep, metrics: Metrics, *, final: bool = False) -> None:
         if final or self._ended is not None or "async/samples_total" not in metrics:
@@ -70,7 +70,9 @@ class Window(Recorder):
 
     def _settled(self, opt_steps: int, metrics: Metrics) -> bool:
         self._silent -= {
-            each for each in self._silent if metrics.get(f"actor/{each}/samples_per_sec", 0.0) > 0
+            actor_id
+            for actor_id in self._silent
+            if metrics.get(f"actor/{actor_id}/samples_per_sec", 0.0) > 0
         }
         if self._silent:
             return False
@@ -85,13 +87,13 @@ class Window(Recorder):
         return enough_updates or (span.seconds is not None and elapsed_s >= span.seconds)
 
     def reading(self) -> Reading:
-        """What was measured; `wall_s` is from this recorder's making to the end of the span."""
+        """Returns the results; `wall_s` is the time from the creation of the recorder."""
         assert self._began is not None, "the run ended before its window began"
         assert self._ended is not None, "the run ended before its window did"
         began, ended = self._began, self._ended
         updates = ended.opt_steps - began.opt_steps
         samples = ended.samples - began.samples
-        elapsed_s, learner_s = (ended.times[each] - began.times[each] for each in range(2))
+        elapsed_s, learner_s = (ended.times[clock] - began.times[clock] for clock in range(2))
         tree_s = ended.tree_s - began.tree_s
         return {
             **speed_between(began.times, ended.times, updates)._asdict(),

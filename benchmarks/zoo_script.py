@@ -1,9 +1,9 @@
-"""The RL Zoo's own script, with the search space of `zoo_search` and the last model of each trial.
+"""Runs the RL Zoo's script with the search space of `zoo_search`; saves each trial's last model.
 
     python -m benchmarks.zoo_script --algo dqn --env Acrobot-v1 -optimize …
 
-All arguments are the Zoo's. It is replaced in two places: where it asks for the values of a trial,
-and in its evaluations, which keep the best model only.
+All arguments are the Zoo's. Two parts of the script are replaced: the sampling of a trial's values,
+and the evaluation callback, which saves only the best model.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FIRST_FRESH_SEED = 1_000
 
 
 def ask(trial: Trial, *_: Any) -> dict[str, Any]:
-    """Chooses the values of a trial, as arguments of `DQN`."""
+    """Samples the values of a trial; returns them as arguments of `DQN`."""
     trial.suggest_float("learning_rate", 1e-5, 1e-2, log=True)
     trial.suggest_float("one_minus_gamma", 1e-3, 0.1, log=True)
     trial.suggest_int("batch_size_pow", 4, 8)
@@ -44,7 +44,7 @@ def ask(trial: Trial, *_: Any) -> dict[str, Any]:
 
 
 def arguments(params: dict[str, Any]) -> dict[str, Any]:
-    """What the values of a trial mean to `DQN`; each update moves the target network."""
+    """Converts a trial's values to arguments of `DQN`; each update moves the target network."""
     values = dict(params)
     return {
         "gamma": 1 - values.pop("one_minus_gamma"),
@@ -59,7 +59,7 @@ def arguments(params: dict[str, Any]) -> dict[str, Any]:
 
 
 class Evaluations(TrialEvalCallback):
-    """The Zoo's, which ends a trial; keeps its last model and the number of its env steps."""
+    """The Zoo's evaluation callback; also saves a trial's last model and number of env steps."""
 
     def _on_training_end(self) -> None:
         self.trial.set_user_attr("env_steps", self.num_timesteps)
@@ -67,12 +67,12 @@ class Evaluations(TrialEvalCallback):
 
 
 def judge(model: str, seed: int) -> Reading:
-    """The mean return of a saved model over fresh episodes."""
+    """Returns the mean return of a saved model over fresh episodes."""
     return {"score": _score(DQN.load(model, device="cpu"), seed)}
 
 
 def retrain(params: dict[str, Any], env_steps: int, seed: int) -> Reading:
-    """The mean return of the last model over fresh episodes, after training with a fresh seed."""
+    """Trains with a fresh seed; returns the last model's mean return over fresh episodes."""
     torch.set_num_threads(1)
     seed += FIRST_FRESH_SEED
     model = DQN("MlpPolicy", ENV_ID, seed=seed, device="cpu", **arguments(params))

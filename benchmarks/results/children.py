@@ -37,7 +37,7 @@ class Children:
         self._stopped = False
         self._running: set[subprocess.Popen[str]] = set()
         self._cores = shares(sorted(os.sched_getaffinity(0)), jobs)
-        self._own = local()
+        self._local = local()
 
     def run(
         self, command: Sequence[str], *, folder: Path, log: Path, variables: dict[str, str]
@@ -72,10 +72,10 @@ class Children:
 
     def _share(self) -> list[int]:
         """The cores of this thread; the lock is held."""
-        if not hasattr(self._own, "cores"):
+        if not hasattr(self._local, "cores"):
             self._cores.append(share := self._cores.pop(0))
-            self._own.cores = share
-        cores: list[int] = self._own.cores
+            self._local.cores = share
+        cores: list[int] = self._local.cores
         return cores
 
     def stop(self) -> None:
