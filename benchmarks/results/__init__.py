@@ -1,1 +1,1 @@
-"""Scores of every pair of agent and environment: cells and report."""
+"""Scores of agents on environments: cells and report."""

@@ -1,4 +1,4 @@
-"""The table of scores: trains every agent over several seeds and checks the scores.
+"""Trains every agent over several seeds, and checks and reports the scores.
 
     python -m benchmarks.results                    runs the cells that are missing or stale
     python -m benchmarks.results dqn_cartpole       one row; '*_pendulum*' for several rows
@@ -9,7 +9,7 @@ A cell is one seed of one row: `border-train` from the command line, then `borde
 fresh episodes on the best and the last model; or a data set recorded by `border-record`; or
 Stable-Baselines3 (`pip install -e ".[bench]"`). Finished cells are stored in
 benchmarks/results/cells and run again only if one of their settings, such as a value in a tuned
-file, has changed. Ctrl-C loses only the unfinished cells. Data sets that are needed and not in
+file, has changed. Ctrl-C loses only the unfinished cells. Data sets that are needed but missing in
 the --keep directory are recorded again.
 """
 
@@ -53,7 +53,7 @@ def main() -> None:
         return
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        sys.exit(_made(rows, arguments))
+        sys.exit(_run_cells(rows, arguments))
     except KeyboardInterrupt:
         sys.exit(130)
 
@@ -67,7 +67,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("rows", nargs="*", metavar="ROW", help="names or patterns (default: all)")
     parser.add_argument("--jobs", type=int, default=1, help="cells run in parallel (default: 1)")
     parser.add_argument(
-        "--seeds", type=int, nargs="+", help="only these seeds, also ones beyond those of a row"
+        "--seeds",
+        type=int,
+        nargs="+",
+        help="only these seeds, including ones beyond those of a row",
     )
     parser.add_argument("--list", action="store_true", help="show the rows without running any")
     parser.add_argument(
@@ -83,42 +86,42 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def chosen(patterns: Sequence[str]) -> list[Row]:
-    """The rows that fit one of the patterns; every pattern must fit one."""
+    """Returns the rows that match a pattern; every pattern must match a row."""
     for pattern in patterns:
         if not any(fnmatch(name, pattern) for name in ROWS):
             sys.exit(
                 f"unknown row {pattern!r}{did_you_mean(pattern, ROWS)} (--list shows all rows)"
             )
-    names = [name for name in ROWS if any(fnmatch(name, each) for each in patterns or ["*"])]
+    names = [name for name in ROWS if any(fnmatch(name, wanted) for wanted in patterns or ["*"])]
     return [ROWS[name] for name in names]
 
 
 def cells_of(row: Row, seeds: Sequence[int] | None) -> list[Cell]:
-    """The seeds of a row, or those that were asked for."""
-    if row.seeds == 1:  # others learn from it
+    """Returns the cells of a row, for `seeds` if they are given."""
+    if row.seeds == 1:  # other rows learn from it
         return [Cell(row, 0)]
     return [Cell(row, seed) for seed in (range(row.seeds) if seeds is None else seeds)]
 
 
 def _line(row: Row, seeds: Sequence[int] | None) -> str:
-    """The finished and stale cells of a row, in words."""
+    """Describes the finished and stale cells of a row."""
     cells = cells_of(row, seeds)
     done = [cell for cell in cells if read(cell)]
     counted = f"{row.name:32} {len(done)} of {len(cells)}"
     try:
-        stale = {cell.seed: found for cell in done if (found := changes(cell))}
+        stale = {cell.seed: reasons for cell in done if (reasons := changes(cell))}
         settings_of(row)
     except BorderError as error:
         return f"{counted}  cannot run: {str(error).splitlines()[0]}"
     if not stale:
         return counted
-    found = next(iter(stale.values()))
-    more = f", and {len(found) - SHOWN_CHANGES} more" if len(found) > SHOWN_CHANGES else ""
-    return f"{counted}  stale {sorted(stale)}: {'; '.join(found[:SHOWN_CHANGES])}{more}"
+    reasons = next(iter(stale.values()))
+    more = f", and {len(reasons) - SHOWN_CHANGES} more" if len(reasons) > SHOWN_CHANGES else ""
+    return f"{counted}  stale {sorted(stale)}: {'; '.join(reasons[:SHOWN_CHANGES])}{more}"
 
 
-def _made(rows: Sequence[Row], arguments: Any) -> int:
-    """Makes the cells that are asked for; the exit status."""
+def _run_cells(rows: Sequence[Row], arguments: Any) -> int:
+    """Runs the cells of the rows; returns the exit status."""
     cells: list[Cell] = []
     unable = []
     for row in rows:
@@ -135,8 +138,8 @@ def _made(rows: Sequence[Row], arguments: Any) -> int:
         )
         (folder / "datasets").mkdir(parents=True, exist_ok=True)
         children = Children(arguments.jobs)
-        kept = arguments.keep is not None
-        workshop = Workshop(folder.resolve(), kept, arguments.jobs, children)
+        keep = arguments.keep is not None
+        workshop = Workshop(folder.resolve(), keep, arguments.jobs, children)
         plan = to_make(cells, workshop, keep_stale=arguments.keep_stale)
         say(f"{counted(len(plan), 'cell')} to run, {arguments.jobs} in parallel")
         failed = make_all(plan, workshop)

@@ -1,4 +1,4 @@
-"""The cells that are finished: one small JSON file for each seed of each row."""
+"""Finished cells: one small JSON file for each seed of each row."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Content = dict[str, Any]
 
 
 def path_of(cell: Cell) -> Path:
-    """Where a cell is kept."""
+    """Returns the path of a cell's file."""
     return FOLDER / cell.row.name / f"{cell.seed}.json"
 
 
 def read(cell: Cell) -> Content | None:
-    """What a cell holds; None where it is not finished."""
+    """Returns the content of a cell, or None if it is not finished."""
     try:
         content: Content = json.loads(path_of(cell).read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -32,13 +32,13 @@ def read(cell: Cell) -> Content | None:
 
 
 def finished(row: Row) -> dict[int, Content]:
-    """The finished cells of a row, by seed, also of seeds beyond those the row asks for."""
+    """Returns the finished cells of a row by seed, including seeds beyond those of the row."""
     seeds = sorted(int(file.stem) for file in (FOLDER / row.name).glob("*.json"))
     return {seed: content for seed in seeds if (content := read(Cell(row, seed)))}
 
 
 def write(cell: Cell, content: Content) -> None:
-    """Keeps a cell, all at once; one key per line, so that a change reads well."""
+    """Writes a cell atomically, with one key per line for readable diffs."""
     path = path_of(cell)
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = [f"{json.dumps(key)}: {_indented(value)}" for key, value in content.items()]
@@ -50,32 +50,32 @@ def write(cell: Cell, content: Content) -> None:
 def _indented(value: Any) -> str:
     if not isinstance(value, dict) or not value:
         return json.dumps(value)
-    pairs = (f"  {json.dumps(key)}: {json.dumps(each)}" for key, each in value.items())
+    pairs = (f"  {json.dumps(key)}: {json.dumps(item)}" for key, item in value.items())
     return "{\n" + ",\n".join(pairs) + "\n}"
 
 
 def changes(cell: Cell) -> list[str]:
-    """Why a finished cell is stale, in words; nothing where it is as if made now."""
+    """Returns the reasons why a finished cell is stale; empty if it is up to date."""
     content = read(cell)
     if content is None:
         return []
-    found = differences(content["settings"], settings_of(cell.row))
+    reasons = differences(content["settings"], settings_of(cell.row))
     needed = cell.row.needs
     source = read(Cell(ROWS[needed], 0)) if needed else None
     if source and content.get("data", {}).get("checksum") != source.get("checksum"):
-        found.append(f"{needed} was recorded anew, and differs")
-    return found
+        reasons.append(f"{needed} was recorded again and differs")
+    return reasons
 
 
 def commit() -> str | None:
-    """The commit of this clone; with a plus sign where files have changed since."""
+    """Returns the commit of this clone, with a plus sign if files have changed since."""
     git = shutil.which("git")
     if git is None:
         return None
 
-    def answer(*words: str) -> str:
+    def git_output(*words: str) -> str:
         command = [git, "-C", str(ROOT), *words]
         return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
-    changed = answer("status", "--porcelain", "--", "border_cli", "conf")
-    return answer("rev-parse", "--short=12", "HEAD") + ("+" if changed else "") or None
+    changed = git_output("status", "--porcelain", "--", "border_cli", "conf")
+    return git_output("rev-parse", "--short=12", "HEAD") + ("+" if changed else "") or None

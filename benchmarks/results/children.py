@@ -1,4 +1,4 @@
-"""Processes that end with this command."""
+"""Child processes, which end with this command."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from collections.abc import Sequence
 from pathlib import Path
 from threading import Lock, local
 
-PATIENCE_S = 10.0  # between asking a process to end and killing it
-SHOWN_LINES = 15  # of what a process said before it failed
+PATIENCE_S = 10.0  # seconds between SIGTERM and SIGKILL
+SHOWN_LINES = 15  # last lines of the log of a failed process
 
 
 def shares(cores: Sequence[int], jobs: int) -> list[list[int]]:
-    """The cores of each job, in turns; where there are fewer cores than jobs, some share one."""
+    """Deals the cores out to the jobs; if there are fewer cores than jobs, some jobs share one."""
     return [list(cores[job::jobs]) or [cores[job % len(cores)]] for job in range(jobs)]
 
 
 class Stopped(Exception):
-    """The user asked this command to stop."""
+    """Raised when the user stops this command."""
 
 
 class Failed(Exception):
-    """A process did not do what it was started for."""
+    """Raised when a process fails."""
 
 
 class Children:
     """Runs commands, one per calling thread; any thread may `stop` them all.
 
-    Each of the `jobs` threads has its share of the cores: runs that counted on the same cores for
-    their threads would keep each other waiting.
+    Each of the `jobs` threads has its own cores, because the threads of runs that share cores would
+    wait for each other.
     """
 
     def __init__(self, jobs: int = 1) -> None:
@@ -42,7 +42,7 @@ class Children:
     def run(
         self, command: Sequence[str], *, folder: Path, log: Path, variables: dict[str, str]
     ) -> str:
-        """Its standard output, which the log gets too. Raises Failed with the log's end."""
+        """Returns the standard output, which is also logged; raises Failed with the log's end."""
         with log.open("a", encoding="utf-8") as errors:
             errors.write(f"$ {' '.join(command)}\n")
             errors.flush()
@@ -71,7 +71,7 @@ class Children:
         return output
 
     def _share(self) -> list[int]:
-        """The cores of this thread; the lock is held."""
+        """Returns the cores of this thread; call with the lock held."""
         if not hasattr(self._local, "cores"):
             self._cores.append(share := self._cores.pop(0))
             self._local.cores = share
@@ -79,7 +79,7 @@ class Children:
         return cores
 
     def stop(self) -> None:
-        """Ends all that run, and whatever was going to be started."""
+        """Ends all running processes and prevents new ones."""
         with self._lock:
             self._stopped = True
             running = list(self._running)

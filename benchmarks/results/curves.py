@@ -1,4 +1,4 @@
-"""The learning curves of a row as an SVG, drawn as `border-plot` draws runs.
+"""The learning curves of a row as an SVG, in the style of `border-plot`.
 
 Needs matplotlib: `pip install "border-cli[plot]"`.
 """
@@ -19,14 +19,14 @@ Curves = Mapping[str, Mapping[int, Content]]  # label -> cells by seed
 
 
 def draw(path: Path, title: str, curves: Curves, axis: str) -> None:
-    """The mean over seeds with its 95 % interval, and thinly every seed; `axis` is what counts.
+    """Draws the mean over seeds with its 95 % interval, and every seed as a thin line, by `axis`.
 
-    A run that ended early keeps its last value.
+    The curve of a run that ended early is extended with its last value.
     """
     runs = [run for label, cells in curves.items() for run in _runs(title, label, cells, axis)]
-    found = report(runs, by=(), x=axis, y="eval/return", stat="mean", hold=True)
+    comparison = report(runs, by=(), x=axis, y="eval/return", stat="mean", hold=True)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(drawn(found, "svg"))
+    path.write_bytes(drawn(comparison, "svg"))
 
 
 def _runs(title: str, label: str, cells: Mapping[int, Content], axis: str) -> Iterator[RunCurve]:

@@ -1,4 +1,4 @@
-"""What a row of the table can be: a run of ours, a recording of one, or a peer of one."""
+"""The kinds of rows: a run of ours, a recording of a run, or a peer of a run."""
 
 from __future__ import annotations
 
@@ -9,40 +9,40 @@ from typing import Any, NamedTuple
 
 @dataclass(frozen=True, kw_only=True)
 class Bar:
-    """What a row must reach; every part that is given must hold.
+    """The scores that a row must reach; every part that is given must hold.
 
-    The best model counts, the last one of a row that learns from data alone.
+    The best model counts or, for a row that learns from data alone, the last model.
     """
 
-    mean: float | None = None  # over the seeds
-    every_seed: float | None = None
-    success: float | None = None  # share of episodes with `is_success`, mean over the seeds
-    above: str | None = None  # a row whose mean must be surpassed
-    near: str | None = None  # a recording whose policy must be reached, less 5 %
-    not_below: str | None = None  # a peer, less twice the standard error of the difference
+    mean: float | None = None  # minimum of the mean over the seeds
+    every_seed: float | None = None  # minimum of every seed
+    success: float | None = None  # minimum success rate, mean over the seeds
+    above: str | None = None  # a row whose mean must be exceeded
+    near: str | None = None  # a recording whose policy must be reached within 5 %
+    not_below: str | None = None  # a peer; two standard errors of the difference are tolerated
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Row:
-    """One line of the table; there is one object of each, and it equals itself alone."""
+    """One line of the table. Rows are compared by identity."""
 
     name: str
     seeds: int = 1
 
     @property
     def needs(self) -> str | None:
-        """The row whose first seed must be there before, with what it left on the disk."""
+        """The row whose first seed must be finished before, with its files still on disk."""
         return None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Run(Row):
-    """`border-train` as a user types it, and `border-eval` on what it left."""
+    """`border-train` as a user types it, then `border-eval` on its run directory."""
 
     typed: tuple[str, ...]
     bar: Bar = Bar()
-    published: str = ""  # the figure of the RL Zoo
-    recording: str | None = None  # what it learns from, offline
+    published: str = ""  # score of the RL Zoo
+    recording: str | None = None  # row of the data set, if offline
 
     @property
     def needs(self) -> str | None:
@@ -51,7 +51,7 @@ class Run(Row):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Recording(Row):
-    """`border-record`: a data set of what the models of a run do."""
+    """`border-record`: a data set of episodes of a run's models."""
 
     run: str
     dataset: str
@@ -64,8 +64,8 @@ class Recording(Row):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Peer(Row):
-    """Stable-Baselines3 on the budget and evaluations of our row, with the RL Zoo's settings, or
-    with ours where there are none."""
+    """Stable-Baselines3 with the budget and evaluations of our row, and with the RL Zoo's settings
+    or, if there are none, ours."""
 
     of: str
     algorithm: str

@@ -1,4 +1,4 @@
-"""How a cell is made: the commands as a user types them, and what is kept of what they leave."""
+"""Runs the commands of a cell as a user types them, and collects their results."""
 
 from __future__ import annotations
 
@@ -32,59 +32,59 @@ from border_cli.run.status import read_run
 
 COMMANDS = Path(sys.executable).parent
 ROOT = Path(__file__).parents[2]
-EPISODES = 100  # fresh ones, by which a model is judged
+EPISODES = 100  # fresh episodes that judge a model
 NEEDED = {row.needs for row in ROWS.values()}
 
 
 @dataclass(frozen=True, slots=True)
 class Workshop:
-    """Where runs and data sets are written; any number of threads may make cells here."""
+    """The folder of runs and data sets; any number of threads may run cells in it."""
 
     folder: Path
-    keep: bool  # also what no other row needs
+    keep: bool  # including products that no other row needs
     jobs: int
     children: Children
 
     def product_of(self, row: Row, seed: int = 0) -> Path:
-        """The run directory or data set that a row leaves for others."""
+        """Returns the run directory or data set that a row produces for others."""
         if isinstance(row, Recording):
             return self.folder / "datasets" / row.dataset
         return self.folder / row.name / str(seed)
 
     def has(self, row: Row) -> bool:
-        """Whether what a row leaves for others is there, whole."""
+        """Returns whether the product of a row exists and is complete."""
         product = self.product_of(row)
         if isinstance(row, Recording):
-            return product.exists()  # it is there at the end or not at all
+            return product.exists()  # a data set appears only once complete
         return read_run(product).get("status") == "done"
 
     def make(self, cell: Cell) -> Content:
-        """Makes a cell and keeps it; raises Failed where a command fails, Stopped when told to."""
+        """Runs a cell and writes it; raises Failed if a command fails, Stopped if stopped."""
         row = cell.row
-        now = values(settings_of(row))  # as they are at the start
-        made_of = commit()
+        settings = values(settings_of(row))  # those at the start
+        commit_id = commit()
         shutil.rmtree(self.product_of(row, cell.seed), ignore_errors=True)
         with Others() as others:
-            content = self._made(cell)
+            content = self._run_cell(cell)
         machine = {"jobs": self.jobs, "other_cores": round(others.cores, 2), **facts()}
         about = {"row": row.name, "seed": cell.seed}
-        content = about | content | {"commit": made_of, "machine": machine, "settings": now}
+        content = about | content | {"commit": commit_id, "machine": machine, "settings": settings}
         write(cell, content)
         if not self.keep and row.name not in NEEDED:
             shutil.rmtree(self.product_of(row, cell.seed), ignore_errors=True)
         return content
 
-    def _made(self, cell: Cell) -> Content:
+    def _run_cell(self, cell: Cell) -> Content:
         match cell.row:
             case Run() as row:
-                return self._run(row, cell.seed)
+                return self._train(row, cell.seed)
             case Recording() as row:
-                return self._recording(row)
+                return self._record(row)
             case Peer() as row:
-                return self._peer(row, cell.seed)
+                return self._train_peer(row, cell.seed)
         raise TypeError(f"there are no rows of {type(cell.row)}")
 
-    def _run(self, row: Run, seed: int) -> Content:
+    def _train(self, row: Run, seed: int) -> Content:
         folder = self.product_of(row, seed)
         folder.parent.mkdir(parents=True, exist_ok=True)
         began_s = time.monotonic()
@@ -97,16 +97,16 @@ class Workshop:
             "tuned": composed(row.typed).tuned,
             **({"data": {"checksum": source["checksum"]}} if source else {}),
             "judging_seed": judging_seed(seed),
-            "best": self._judged(row, seed, "best"),
-            "last": self._judged(row, seed, "latest"),
+            "best": self._evaluate(row, seed, "best"),
+            "last": self._evaluate(row, seed, "latest"),
             **{name: run[name] for name in ("exit_reason", "best_opt_steps")},
             **{name: run[name] for name in ("env_steps", "opt_steps")},
             "wall_s": round(wall_s, 1),
             "curve": _curve(folder),
         }
 
-    def _judged(self, row: Run, seed: int, checkpoint: str) -> Content:
-        """What `border-eval` says of fresh episodes."""
+    def _evaluate(self, row: Run, seed: int, checkpoint: str) -> Content:
+        """Evaluates a checkpoint in fresh episodes with `border-eval`."""
         arguments = (f"checkpoint={checkpoint}", f"seed={judging_seed(seed)}")
         run_dir = str(self.product_of(row, seed))
         words = (run_dir, *arguments, f"episodes={EPISODES}", "--json")
@@ -114,22 +114,22 @@ class Workshop:
         success = {"success": answer["is_success"]} if "is_success" in answer else {}
         return _spread(answer["returns"]) | success
 
-    def _recording(self, row: Recording) -> Content:
+    def _record(self, row: Recording) -> Content:
         words = (str(self.product_of(ROWS[row.run])), f"dataset={row.dataset}", *row.typed)
         began_s = time.monotonic()
         self._call(row, 0, "border-record", *words)
         wall_s = time.monotonic() - began_s
-        found = self._asked(
+        answer = self._run_json(
             row, 0, command("benchmarks.results.recordings:facts", dataset=row.dataset)
         )
         return {
             "command": f"border-record RUN_DIR dataset={row.dataset} {' '.join(row.typed)}",
-            "recorded": _spread(found.pop("returns")),
-            **found,
+            "recorded": _spread(answer.pop("returns")),
+            **answer,
             "wall_s": round(wall_s, 1),
         }
 
-    def _peer(self, row: Peer, seed: int) -> Content:
+    def _train_peer(self, row: Peer, seed: int) -> Content:
         words = command(
             "benchmarks.results.peers:train",
             algorithm=row.algorithm,
@@ -138,19 +138,19 @@ class Workshop:
             judging_episodes=EPISODES,
             began_at_s=time.time(),
         )
-        found = self._asked(row, seed, words)
-        judged = {name: _spread(found.pop(name)) for name in ("best", "last")}
-        curve = _rounded(found.pop("curve"))
-        return judged | found | {"wall_s": round(found["wall_s"], 1), "curve": curve}
+        answer = self._run_json(row, seed, words)
+        judged = {name: _spread(answer.pop(name)) for name in ("best", "last")}
+        curve = _rounded(answer.pop("curve"))
+        return judged | answer | {"wall_s": round(answer["wall_s"], 1), "curve": curve}
 
-    def _asked(self, row: Row, seed: int, words: Sequence[str]) -> Content:
-        answer: Content = json.loads(self._started(row, seed, words).splitlines()[-1])
+    def _run_json(self, row: Row, seed: int, words: Sequence[str]) -> Content:
+        answer: Content = json.loads(self._run_command(row, seed, words).splitlines()[-1])
         return answer
 
     def _call(self, row: Row, seed: int, name: str, *arguments: str) -> str:
-        return self._started(row, seed, [str(COMMANDS / name), *arguments])
+        return self._run_command(row, seed, [str(COMMANDS / name), *arguments])
 
-    def _started(self, row: Row, seed: int, words: Sequence[str]) -> str:
+    def _run_command(self, row: Row, seed: int, words: Sequence[str]) -> str:
         paths = {"MINARI_DATASETS_PATH": str(self.folder / "datasets"), "PYTHONPATH": str(ROOT)}
         log = self.folder / f"{row.name}-{seed}.log"
         variables = {**os.environ, **paths}
@@ -158,22 +158,22 @@ class Workshop:
 
 
 def _spread(returns: Sequence[float]) -> Content:
-    """Of episodes; the deviation is that of the population, as `border-eval` has it."""
-    found: dict[str, float] = {
+    """Summarizes returns; `std` is the population standard deviation, as in `border-eval`."""
+    figures: dict[str, float] = {
         "mean": statistics.fmean(returns),
         "std": statistics.pstdev(returns),
         "min": min(returns),
         "max": max(returns),
     }
-    return {name: round(value, 3) for name, value in found.items()} | {"episodes": len(returns)}
+    return {name: round(value, 3) for name, value in figures.items()} | {"episodes": len(returns)}
 
 
 def _curve(run_dir: Path) -> dict[str, list[Any]]:
-    """The evaluations of a run, in order."""
+    """Returns the evaluations of a run, in order."""
     rows = [row for row in read_metrics(run_dir / "metrics.jsonl") if "eval/return" in row]
     names = {"env_steps": "env_steps", "opt_steps": "opt_steps", "returns": "eval/return"}
     return _rounded({name: [row[key] for row in rows] for name, key in names.items()})
 
 
 def _rounded(curve: dict[str, list[Any]]) -> dict[str, list[Any]]:
-    return {**curve, "returns": [round(each, 2) for each in curve["returns"]]}
+    return {**curve, "returns": [round(value, 2) for value in curve["returns"]]}

@@ -28,7 +28,7 @@ ALGORITHMS: dict[str, type[BaseAlgorithm]] = {"dqn": DQN, "sac": SAC}
 
 
 class Planes(gymnasium.ObservationWrapper[Any, Any, Any]):
-    """Planes first and as numbers, as Stable-Baselines3 takes images that are not bytes."""
+    """Converts observations to channels-first floats, as Stable-Baselines3 expects them."""
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
         super().__init__(env)
@@ -40,7 +40,7 @@ class Planes(gymnasium.ObservationWrapper[Any, Any, Any]):
 
 
 class MinatarCnn(BaseFeaturesExtractor):
-    """The network of Young and Tian 2019, up to its output."""
+    """The network of Young and Tian 2019, without its output layer."""
 
     def __init__(self, space: gymnasium.spaces.Box) -> None:
         super().__init__(space, 128)
@@ -50,8 +50,8 @@ class MinatarCnn(BaseFeaturesExtractor):
         )
 
     def forward(self, observations: Tensor) -> Tensor:
-        found: Tensor = self.layers(observations)
-        return found
+        features: Tensor = self.layers(observations)
+        return features
 
 
 def is_minatar(env_id: str) -> bool:
@@ -75,18 +75,18 @@ def make_model(
 
 
 class Episodes:
-    """Greedy episodes side by side, seeded as those of `border-eval` are."""
+    """Greedy episodes in parallel, seeded like those of `border-eval`."""
 
     def __init__(self, env_id: str, env_kwargs: dict[str, Any], count: int, seed: int) -> None:
         self._envs = [make_env(env_id, env_kwargs) for _ in range(count)]
         self._seed = seed
 
     def play(self, model: BaseAlgorithm) -> NDArray[np.float64]:
-        """The return of each.  [E]"""
+        """Plays the episodes and returns their returns.  [E]"""
         returns = np.zeros(len(self._envs))  # [E]
         seeds = [derived_seed(self._seed, i, 0) for i in range(len(self._envs))]
         first = [env.reset(seed=seed)[0] for env, seed in zip(self._envs, seeds, strict=True)]
-        obs = dict(enumerate(first))  # of the episodes that go on
+        obs = dict(enumerate(first))  # observations of unfinished episodes
         while obs:
             actions = model.predict(np.stack(list(obs.values())), deterministic=True)[0]
             for i, action in zip(list(obs), actions, strict=True):
@@ -103,7 +103,7 @@ class Episodes:
 
 @dataclass(slots=True)
 class Judge:
-    """Evaluates every so many env steps, and keeps the weights of the best evaluation."""
+    """Evaluates once per `every` env steps; stores the weights of the best evaluation."""
 
     episodes: Episodes
     every: int
@@ -139,7 +139,7 @@ def train(
     judging_episodes: int,
     began_at_s: float,
 ) -> dict[str, Any]:
-    """One seed: what the cell needs of it. `began_at_s` is when the process was started."""
+    """Trains one seed and returns its cell. `began_at_s` is the start time of the process."""
     torch.set_num_threads(1)
     model = make_model(algorithm, env_id, make_env(env_id, env_kwargs), seed, settings)
     episodes = Episodes(env_id, env_kwargs, eval_episodes, evaluation_seed)

@@ -1,4 +1,4 @@
-"""What a recorded data set holds, read as anybody reads a Minari data set."""
+"""The contents of a recorded data set, read with Minari."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 
 def facts(dataset: str) -> dict[str, Any]:
-    """Episodes, steps, returns, reference scores, and a checksum of what was recorded."""
+    """Returns steps, returns, reference scores and a checksum of the recorded episodes."""
     data = minari.load_dataset(dataset)
     digest = hashlib.sha256()
     returns = []

@@ -1,4 +1,4 @@
-"""docs/results.md and its curves, from the finished cells alone."""
+"""Writes docs/results.md and its curves from the finished cells."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def write_report() -> None:
     for name, row in ROWS.items():
         if isinstance(row, Run) and done[name]:
             mine = {name: done[name]} | {
-                f"Stable-Baselines3 {each.algorithm}": done[each.name] for each in _peers(name)
+                f"Stable-Baselines3 {peer.algorithm}": done[peer.name] for peer in _peers(name)
             }
             draw(CURVES / f"{name}.svg", name, mine, "opt_steps" if row.recording else "env_steps")
     PAGE.write_text(page(done), encoding="utf-8")
 
 
 def page(done: Finished) -> str:
-    """The whole page."""
+    """Returns the whole page."""
     rows = list(ROWS.values())
     runs = [row for row in rows if isinstance(row, Run) and row.seeds > 1]
     drawn = (f"![{row.name}](results/{row.name}.svg)" for row in runs if done[row.name])
@@ -61,9 +61,9 @@ def page(done: Finished) -> str:
 def _online(rows: Sequence[Run], done: Finished) -> str:
     def line(row: Run) -> list[str]:
         beside = [
-            f"{_pm(over_seeds(done[each.name]))} ({_pm(over_seeds(done[each.name], 'last'))})"
-            for each in _peers(row.name)
-            if done[each.name]
+            f"{_pm(over_seeds(done[peer.name]))} ({_pm(over_seeds(done[peer.name], 'last'))})"
+            for peer in _peers(row.name)
+            if done[peer.name]
         ]
         return [*_measured(row, done[row.name]), *_reached(row, done), row.published, *beside]
 
@@ -73,29 +73,29 @@ def _online(rows: Sequence[Run], done: Finished) -> str:
 
 def _offline(rows: Sequence[Run], done: Finished) -> str:
     def line(row: Run) -> list[str]:
-        own = _measured(row, done[row.name])
-        del own[MEASURED.index("env steps")]
-        return [*own, _normalized(row, done), *_reached(row, done)]
+        cells = _measured(row, done[row.name])
+        del cells[MEASURED.index("env steps")]
+        return [*cells, _normalized(row, done), *_reached(row, done)]
 
-    head = [each for each in MEASURED if each != "env steps"]
+    head = [title for title in MEASURED if title != "env steps"]
     return _table([*head, "normalized best (last)", "must reach", "reached"], map(line, rows))
 
 
 def _normalized(row: Run, done: Finished) -> str:
-    """0 is the random policy, 100 the best score of the behaviour run, as the data set has them."""
+    """Normalizes scores: 0 and 100 are the reference scores stored in the data set."""
     data = done[row.recording or ""].get(0)
     models = [over_seeds(done[row.name], model) for model in ("best", "last")]
     if data is None or data["ref_min_score"] is None:
         return NOTHING
     low, high = data["ref_min_score"], data["ref_max_score"]
-    scores = [f"{100 * (each.mean - low) / (high - low):.1f}" for each in models if each]
+    scores = [f"{100 * (summary.mean - low) / (high - low):.1f}" for summary in models if summary]
     return f"{scores[0]} ({scores[1]})" if scores else NOTHING
 
 
 def _reached(row: Run, done: Finished) -> list[str]:
     model = "last" if row.recording else "best"
-    found = verdict(row.name, row.bar, row.seeds, done, model=model)
-    return [found.asked, MET[found.met]]
+    result = verdict(row.name, row.bar, row.seeds, done, model=model)
+    return [result.asked, MET[result.met]]
 
 
 def _measured(row: Row, cells: Mapping[int, Content]) -> list[str]:
@@ -120,11 +120,16 @@ def _recordings(rows: Sequence[Recording], done: Finished) -> str:
         cell = done[row.name].get(0)
         if cell is None:
             return [row.dataset, f"`{' '.join(row.typed)}`", *[NOTHING] * 5]
-        made = cell["recorded"]
+        recorded = cell["recorded"]
         scores = (cell["ref_min_score"], cell["ref_max_score"])
         return [
-            *(row.dataset, f"`{' '.join(row.typed)}`", str(made["episodes"]), f"{cell['steps']:,}"),
-            f"{made['mean']:.1f} ± {made['std']:.1f}",
+            *(
+                row.dataset,
+                f"`{' '.join(row.typed)}`",
+                str(recorded["episodes"]),
+                f"{cell['steps']:,}",
+            ),
+            f"{recorded['mean']:.1f} ± {recorded['std']:.1f}",
             *(NOTHING if score is None else f"{score:.1f}" for score in scores),
         ]
 
@@ -132,13 +137,13 @@ def _recordings(rows: Sequence[Recording], done: Finished) -> str:
 
 
 def _machines(done: Finished) -> str:
-    """The machines and versions on which the cells were run."""
+    """Lists the machines and versions on which the cells were run."""
     lines: dict[str, int] = {}
     for cells in done.values():
         for cell in cells.values():
             machine = cell["machine"]
             packages = ("python", "torch", "numpy", "gymnasium", "stable-baselines3")
-            versions = ", ".join(f"{each} {machine[each]}" for each in packages)
+            versions = ", ".join(f"{package} {machine[package]}" for package in packages)
             jobs = counted(machine["jobs"], "parallel job")
             cores = counted(machine["cores"], "core")
             line = f"{machine['cpu']}, {cores}, {jobs}; {versions}"
@@ -154,7 +159,7 @@ def _peers(name: str) -> list[Peer]:
 def _stale(row: Row, cells: Mapping[int, Content]) -> bool:
     try:
         return any(changes(Cell(row, seed)) for seed in cells)
-    except BorderError:  # the row cannot be composed any more
+    except BorderError:  # the row can no longer be composed
         return True
 
 
@@ -165,14 +170,14 @@ def _table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
 
 
 def _score(cells: Mapping[int, Content], model: str) -> str:
-    """Returns, and how often the goal was reached where the environment says so."""
+    """Formats returns and, if the environment reports it, the success rate."""
     success = success_over_seeds(cells, model)
     text = _pm(over_seeds(cells, model))
     return f"{text} (success {success.mean:.2f})" if success else text
 
 
-def _pm(found: Spread | None) -> str:
-    return f"{found.mean:.1f} ± {found.std:.1f}" if found else NOTHING
+def _pm(scores: Spread | None) -> str:
+    return f"{scores.mean:.1f} ± {scores.std:.1f}" if scores else NOTHING
 
 
 def _mean(cells: Mapping[int, Content], name: str) -> str:

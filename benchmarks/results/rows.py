@@ -1,6 +1,6 @@
-"""The rows of the table: what is typed, the budget, what must be reached, what is published.
+"""The rows of the table: commands, budgets, scores to reach and published scores.
 
-Published figures and the settings of Stable-Baselines3 are those of the RL Zoo (`benchmark.md` and
+Published scores and the settings of Stable-Baselines3 are those of the RL Zoo (`benchmark.md` and
 `hyperparams/` of https://github.com/DLR-RM/rl-baselines3-zoo).
 """
 
@@ -11,8 +11,8 @@ from typing import Any
 from benchmarks.results.kinds import Bar, Peer, Recording, Row, Run
 
 OFFLINE_UPDATES = 10_000
-EPISODES = 200  # of every data set
-STOP = "trainer.stop_at_score=500"  # of CartPole, as tuned
+EPISODES = 200  # episodes of every data set
+STOP = "trainer.stop_at_score=500"  # as in the tuned values for CartPole
 
 
 def online(
@@ -25,7 +25,7 @@ def online(
     bar: Bar | None = None,
     published: str = "",
 ) -> Run:
-    """A pair whose budget is counted in env steps; `more` is typed besides, and then named."""
+    """Builds a row whose budget is in env steps; `more` are overrides, described by `name`."""
     typed = (f"agent={agent}", f"env={env}", f"trainer.max_env_steps={env_steps}", *more)
     bar = bar or Bar()
     name = f"{agent}_{env}_{name}" if name else f"{agent}_{env}"
@@ -33,7 +33,7 @@ def online(
 
 
 def offline(agent: str, env: str, data: str, *, bar: Bar | None = None) -> Run:
-    """A pair that learns from a data set alone; its budget is counted in updates."""
+    """Builds a row that learns from a data set alone; its budget is in updates."""
     recording = f"{env}_{data}"
     return Run(
         name=f"{agent}_{recording}",
@@ -49,32 +49,32 @@ def offline(agent: str, env: str, data: str, *, bar: Bar | None = None) -> Run:
 
 
 def dataset(env: str, data: str) -> str:
-    """The id of a data set."""
+    """Returns the id of a data set."""
     return f"results/{env}-{data}-v0"
 
 
 def recording(env: str, data: str, run: Run, *settings: str) -> Recording:
-    """A data set of what the models of a run do."""
+    """Builds a row that records a data set with the models of a run."""
     typed = (f"episodes={EPISODES}", "seed=1", *settings)
     return Recording(name=f"{env}_{data}", run=run.name, dataset=dataset(env, data), typed=typed)
 
 
 def behaviour(agent: str, env: str, env_steps: int, *stop: str, name: str = "behaviour") -> Run:
-    """A run to record; it repeats to the bit, so that its data sets can be made again. Scores are
-    not confirmed: those that were recorded were not."""
+    """Builds a run to be recorded. It is bit-reproducible, so that its data sets can be recorded
+    again, and does not confirm its scores, because the recorded runs did not."""
     exact = ("trainer=sync", "trainer.stop_confirmations=0")
     typed = online(agent, env, env_steps, *exact, *stop).typed
     return Run(name=f"{agent}_{env}_{name}", typed=typed)
 
 
 def cartpole_data() -> list[Row]:
-    """Expert: the best model of a run as tuned."""
+    """Returns the rows for expert data: the best model of a run with the tuned values."""
     run = behaviour("dqn", "cartpole", 50_000, STOP)
     return [run, recording("cartpole", "expert", run, "policy=best")]
 
 
 def pendulum_data() -> list[Row]:
-    """Medium: a model that has just come halfway, with its noise. Mixed: mostly random."""
+    """Returns the rows for medium (half trained, with noise), expert and mixed (80 % random) data."""
     run = behaviour("sac", "pendulum", 20_000)
     stop = ("trainer.stop_at_score=-700", "trainer.stop_evals=1", "trainer.eval_interval=250")
     medium = behaviour("sac", "pendulum", 20_000, *stop, name="behaviour_medium")
@@ -87,7 +87,7 @@ def pendulum_data() -> list[Row]:
 
 
 def peer(of: str, algorithm: str, *, seeds: int = 3, **settings: Any) -> Peer:
-    """Stable-Baselines3 beside a row of ours."""
+    """Builds a row of Stable-Baselines3 for comparison with one of ours."""
     return Peer(name=f"{of}_sb3", seeds=seeds, of=of, algorithm=algorithm, settings=settings)
 
 
@@ -99,22 +99,24 @@ def mujoco(
     bar: Bar | None = None,
     published: str = "",
 ) -> Run:
-    """100,000 env steps of a robot; published are those of a learning rate of 1e-3."""
+    """Builds a row of 100,000 env steps; published scores have a learning rate of 1e-3."""
     bar = bar or Bar(not_below=f"sac_{env}_sb3")
     settings: dict[str, Any] = {"name": name, "seeds": seeds, "bar": bar, "published": published}
     return online("sac", env, 100_000, *more, **settings)
 
 
 def minatar(game: str, *, at_least: float) -> Run:
-    """300,000 steps of a game of MinAtar, beside Stable-Baselines3 with our settings."""
+    """Builds a row of 300,000 steps of a MinAtar game, to compare with Stable-Baselines3."""
     name = f"minatar_{game}"
     bar = Bar(mean=at_least, above=f"dqn_{name}_sb3")
     return online("dqn", name, 300_000, seeds=2, bar=bar)
 
 
-PAPERS_RATE = ("agent.learning_rate=3e-4",)  # Haarnoja et al. 2018, Appendix D; for 1M and more
+PAPERS_RATE = (
+    "agent.learning_rate=3e-4",
+)  # Haarnoja et al. 2018, Appendix D; for 1M steps or more
 
-ZOO_DQN: dict[str, Any] = {  # of LunarLander-v2 and of Acrobot-v1 alike
+ZOO_DQN: dict[str, Any] = {  # for both LunarLander-v2 and Acrobot-v1
     "learning_rate": 6.3e-4,
     "batch_size": 128,
     "buffer_size": 50_000,
@@ -196,14 +198,14 @@ ROWS: dict[str, Row] = {row.name: row for row in [*ONLINE, *PIXELS, *GOALS, *PEE
 
 
 def run_of(name: str) -> Run:
-    """A row that is a run of ours."""
+    """Returns a row that is a run of ours."""
     row = ROWS[name]
     assert isinstance(row, Run)
     return row
 
 
 def recording_of(name: str) -> Recording:
-    """A row that is a recording."""
+    """Returns a row that is a recording."""
     row = ROWS[name]
     assert isinstance(row, Recording)
     return row

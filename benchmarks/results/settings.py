@@ -1,4 +1,4 @@
-"""All settings of a row as they are now, and how they differ from those a cell was made with."""
+"""All current settings of a row, and how they differ from the settings of a finished cell."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from border_cli.config.compose import Composer
 from border_cli.core.seeding import Branch, derived_seed
 from border_cli.settings.run import RunConfig
 
-# What does not change what is learned.
+# Settings that do not change what is learned.
 APART = {"seed", "name", "run_dir", "resume", "dry_run", "quiet", "imports", "objective"}
 APART |= {"recorder", "callback", "checkpoint", "sweep"}
-# What does nothing where no actor runs.
+# Settings without effect if no actor runs.
 ACTING = ("actor_manager", "trainer.sync_interval")
 ACTING += ("trainer.warmup_period", "trainer.samples_per_opt_step")
-# Values that mean the same here: the number of threads that null stands for, and evaluations beside
-# training where large images are observed, which no row with cells has.
+# Values with the same effect in these rows: null means one thread, and background evaluations only
+# for large images, which no row with cells has.
 SAME = [("agent.num_threads", 1, None), ("evaluator.background", False, None)]
-UNKNOWN = object()  # the default of a setting that has none
+UNKNOWN = object()  # marks a setting without default
 
 
 class Setting(NamedTuple):
-    """A value as JSON has it, and the default of its field."""
+    """A value as stored in JSON, and the default of its field."""
 
     value: Any
     default: Any
@@ -39,48 +39,52 @@ Settings = dict[str, Setting]  # by path, such as agent.gamma
 
 
 class Composed(NamedTuple):
-    """A run of ours, composed."""
+    """The composed settings of a run of ours."""
 
     config: RunConfig
-    tuned: str | None  # the name of the tuned file; of several the last, that of the pair
+    tuned: str | None  # name of the tuned file; the last one, for agent and env, of several
 
 
 @cache
 def composed(typed: tuple[str, ...]) -> Composed:
-    """The settings that these words give; raises ConfigError where there are none such."""
+    """Composes the settings of a command line; raises ConfigError if it is invalid."""
     job = Composer().job(list(typed))
     files = [Path(source.file).stem for source in job.sources if source.group == "tuned"]
     return Composed(job.config, files[-1] if files else None)
 
 
 def settings_of(row: Row) -> Settings:
-    """Every setting that the results of a row depend on."""
+    """Returns every setting on which the results of a row depend."""
     match row:
         case Run():
             config = composed(row.typed).config
-            own = dict(_flat(config))
+            settings = dict(_flat(config))
             if config.trainer.offline:
-                own = {path: each for path, each in own.items() if not path.startswith(ACTING)}
+                settings = {
+                    path: setting
+                    for path, setting in settings.items()
+                    if not path.startswith(ACTING)
+                }
             data = settings_of(recording_of(row.recording)) if row.recording else {}
-            return own | {f"data.{path}": each for path, each in data.items()}
+            return settings | {f"data.{path}": setting for path, setting in data.items()}
         case Recording():
             run = settings_of(run_of(row.run))
             words = {"typed": Setting(list(row.typed), UNKNOWN)}
-            return words | {f"run.{path}": each for path, each in run.items()}
+            return words | {f"run.{path}": setting for path, setting in run.items()}
         case Peer():
             task: dict[str, Any] = {"algorithm": row.algorithm, **peer_task(row, 0)}
             task |= peer_settings(row)
             seeds = ("seed", "evaluation_seed", "judging_seed")
             return {
-                path: Setting(_as_json(each), UNKNOWN)
-                for path, each in task.items()
+                path: Setting(_as_json(setting), UNKNOWN)
+                for path, setting in task.items()
                 if path not in seeds
             }
     raise TypeError(f"there are no rows of {type(row)}")
 
 
 def peer_task(row: Peer, seed: int) -> dict[str, Any]:
-    """Environment, budget, evaluations and their episodes: those of our row."""
+    """Returns environment, budget and evaluations of our row, for the peer."""
     config = composed(run_of(row.of).typed).config
     trainer = config.trainer
     return {
@@ -96,7 +100,7 @@ def peer_task(row: Peer, seed: int) -> dict[str, Any]:
 
 
 def peer_settings(row: Peer) -> dict[str, Any]:
-    """As Stable-Baselines3 calls them: those of the row, or of our own DQN."""
+    """Returns the settings of the row or of our DQN, with Stable-Baselines3's names."""
     if row.settings is not None:
         return dict(row.settings)
     ours = composed(run_of(row.of).typed).config
@@ -118,52 +122,52 @@ def peer_settings(row: Peer) -> dict[str, Any]:
 
 
 def judging_seed(seed: int) -> int:
-    """Of the fresh episodes; no seed of a run comes near."""
+    """Returns the seed of the fresh episodes, which no run uses."""
     return 10_000 + seed
 
 
 def values(settings: Settings) -> dict[str, Any]:
-    """Without the defaults: what a cell keeps."""
+    """Returns the values without the defaults, as a cell stores them."""
     return {path: setting.value for path, setting in settings.items()}
 
 
 def differences(then: Mapping[str, Any], now: Settings) -> list[str]:
-    """What changed since, in words. A new setting that stands at its default changed nothing, and
-    neither did another name for the same."""
-    found = []
+    """Describes the changes since a cell was finished. New settings with their default value do not
+    count, nor do different values with the same effect."""
+    changes = []
     for path in sorted({*then, *now}):
         if path not in now:
-            found.append(f"{path} is gone")
+            changes.append(f"{path} is gone")
         elif path not in then and now[path].value != now[path].default:
-            found.append(f"{path}={now[path].value} is new")
+            changes.append(f"{path}={now[path].value} is new")
         elif path in then and not _same(path, then[path], now[path].value):
-            found.append(f"{path}: {then[path]} -> {now[path].value}")
-    return found
+            changes.append(f"{path}: {then[path]} -> {now[path].value}")
+    return changes
 
 
 def _same(path: str, then: Any, now: Any) -> bool:
-    """Whether two values of a setting have the same effect."""
-    own = path.removeprefix("data.").removeprefix("run.")
-    return bool(then == now) or (own, then, now) in SAME
+    """Returns whether two values of a setting have the same effect."""
+    name = path.removeprefix("data.").removeprefix("run.")
+    return bool(then == now) or (name, then, now) in SAME
 
 
 def _flat(node: Any, path: str = "") -> Iterator[tuple[str, Setting]]:
-    """The leaves below a dataclass."""
-    for each in fields(node):
-        value = getattr(node, each.name)
-        if (not path and each.name in APART) or not each.compare:  # a name of the settings alone
+    """Yields the leaf settings of a dataclass."""
+    for field in fields(node):
+        value = getattr(node, field.name)
+        if (not path and field.name in APART) or not field.compare:  # only a display name
             continue
         if is_dataclass(value):
-            yield f"{path}{each.name}", Setting(type(value).__name__, UNKNOWN)
-            yield from _flat(value, f"{path}{each.name}.")
+            yield f"{path}{field.name}", Setting(type(value).__name__, UNKNOWN)
+            yield from _flat(value, f"{path}{field.name}.")
             continue
-        default = each.default
-        if each.default_factory is not MISSING:
-            default = each.default_factory()
-        known = UNKNOWN if default is MISSING else _as_json(default)
-        yield f"{path}{each.name}", Setting(_as_json(value), known)
+        default = field.default
+        if field.default_factory is not MISSING:
+            default = field.default_factory()
+        default_value = UNKNOWN if default is MISSING else _as_json(default)
+        yield f"{path}{field.name}", Setting(_as_json(value), default_value)
 
 
 def _as_json(value: Any) -> Any:
-    """What reading the value back from JSON gives."""
+    """Returns the value as it is read back from JSON."""
     return json.loads(json.dumps(value, default=str))

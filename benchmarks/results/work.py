@@ -1,4 +1,4 @@
-"""Which cells are made, in which order, several at once."""
+"""Plans the cells to run, and runs several at once."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from benchmarks.table import say
 
 
 class Maker(Protocol):
-    """What makes cells, in any number of threads."""
+    """Runs cells, in any number of threads."""
 
     @property
     def jobs(self) -> int:
-        """How many at once."""
+        """The number of cells that run at once."""
         ...
 
     @property
     def children(self) -> Children:
-        """What must end where making is stopped."""
+        """The processes to end when the work is stopped."""
         ...
 
     def make(self, cell: Cell) -> Content:
-        """Makes a cell and keeps it; raises Failed, or Stopped."""
+        """Runs a cell and writes it; raises Failed or Stopped."""
         ...
 
 
 def to_make(cells: Iterable[Cell], workshop: Workshop, *, keep_stale: bool) -> list[Cell]:
-    """The cells that are not finished, each behind the one whose product it needs."""
+    """Returns the unfinished cells; a cell follows the one whose product it needs."""
 
     def lacking(cell: Cell) -> bool:
         return read(cell) is None or (not keep_stale and bool(changes(cell)))
@@ -53,14 +53,14 @@ def to_make(cells: Iterable[Cell], workshop: Workshop, *, keep_stale: bool) -> l
 
 
 def source_of(cell: Cell) -> Cell | None:
-    """The cell whose run or data set this one needs."""
+    """Returns the cell whose run or data set `cell` needs, if any."""
     return Cell(ROWS[cell.row.needs], 0) if cell.row.needs else None
 
 
 def make_all(plan: list[Cell], workshop: Maker) -> list[Cell]:
-    """Makes the cells, `workshop.jobs` at once; those that could not be made are returned.
+    """Runs the cells, `workshop.jobs` at once, and returns those that failed.
 
-    A Ctrl-C ends the processes that run, and loses the cells they were at.
+    Ctrl-C ends the running processes; their cells are lost.
     """
     waiting = list(plan)
     failed: list[Cell] = []
@@ -89,24 +89,24 @@ def _make(cell: Cell, workshop: Maker) -> None:
 
 
 def _ready(waiting: list[Cell], running: list[Cell]) -> list[Cell]:
-    """Those whose source is neither under way nor still to be made."""
+    """Returns the waiting cells whose source is neither running nor waiting."""
     unfinished = [*waiting, *running]
     return [cell for cell in waiting if source_of(cell) not in unfinished]
 
 
 def _drop_orphans(waiting: list[Cell], failed: list[Cell]) -> list[Cell]:
-    """Takes out of `waiting` the cells whose source failed."""
+    """Removes the cells whose source failed from `waiting`, and returns them."""
     orphans: list[Cell] = []
-    while found := [cell for cell in waiting if source_of(cell) in [*failed, *orphans]]:
-        for cell in found:
+    while new_orphans := [cell for cell in waiting if source_of(cell) in [*failed, *orphans]]:
+        for cell in new_orphans:
             waiting.remove(cell)
             say(f"{cell}: skipped, because {source_of(cell)} failed")
-        orphans += found
+        orphans += new_orphans
     return orphans
 
 
 def _complaint(cell: Cell, error: BaseException | None) -> bool:
-    """Says what went wrong; raises what is no failure of a command."""
+    """Reports a failed command; returns whether there was one. Raises all other errors."""
     if error is None:
         return False
     if not isinstance(error, Failed):
