@@ -43,7 +43,7 @@ def space(*shape: int, dtype: str = "float32", high: int = 1) -> BoxSpace:
 
 
 class Contenders:
-    """A network in numpy and in torch, with the same weights; noisy if it explores by noise."""
+    """A network in numpy and in torch, with the same weights; noisy networks also get noise."""
 
     def __init__(self, network: nn.Module, twin: ActingNetwork, architecture: Architecture) -> None:
         self._features = Features(architecture, normalize=False)
@@ -67,7 +67,7 @@ class Contenders:
 
 
 class Means(nn.Module):
-    """The mean over quantiles, by which quantile agents act."""
+    """A module that averages quantiles, as quantile agents do to act."""
 
     def __init__(self, network: nn.Module, fractions: int) -> None:
         super().__init__()
@@ -112,7 +112,7 @@ def forms() -> dict[str, Contenders]:
 
 
 def microseconds(call: Any, obs: Any, _: int = 0) -> Reading:
-    """Returns the mean time of one call during a round."""
+    """Returns the mean time per call in one round."""
     calls, began_s = 0, time.perf_counter()
     while time.perf_counter() - began_s < ROUND_S:
         for _ in range(20):

@@ -37,7 +37,7 @@ ROW = np.dtype(
 
 
 class Speed(NamedTuple):
-    """The speed of a number of updates."""
+    """The speed of a series of updates."""
 
     updates_per_s: float  # wall time
     learner_us: float  # CPU time of the learner thread per update
@@ -94,9 +94,9 @@ class BareLoop:
 
 
 class SameKernelsLoop(BareLoop):
-    """Calls Adam's fused kernel directly, as `border_cli.nn.optimizer` does.
+    """A loop that calls Adam's fused kernel directly, as `border_cli.nn.optimizer` does.
 
-    This avoids the bookkeeping of `torch.optim`, more than a tenth of the time of a small update.
+    This avoids the bookkeeping of `torch.optim`, which takes a tenth of a small update or more.
     """
 
     def make_optimizer(self) -> None:
@@ -119,7 +119,7 @@ class SameKernelsLoop(BareLoop):
 
 
 class WrittenOutLoop(SameKernelsLoop):
-    """The fastest loop we know: gradients are also written out by hand, without autograd."""
+    """The fastest loop we know: gradients are written out by hand, so autograd is not needed."""
 
     def update(self) -> None:
         """Makes one update on a batch from the ring."""

@@ -97,7 +97,7 @@ class QuantileNetwork(nn.Module):
 
 
 class Iqn:
-    """IQN with 8 fractions for the quantiles, 8 for the targets and 32 midpoints for actions."""
+    """IQN with 8 fractions for the quantiles, 8 for the targets and 32 fixed ones for actions."""
 
     def __init__(self) -> None:
         self.z = QuantileNetwork()

@@ -4,7 +4,7 @@
 
 Two nodes of two CPUs and a spare one on this machine (Ray's `cluster_utils.Cluster`), four actors.
 `again`: seconds from a kill until all four actors act again. `gap`: longest time between two rows
-of metrics, which need updates and hence samples. `stopped`: seconds until all four actors act again
+of metrics, during which no updates were made. `stopped`: seconds until all four actors act again
 while the raylet of the second node, which does not run the learner, is stopped. Finally, the counts
 in `run.json` must add up.
 """

@@ -109,7 +109,7 @@ def outcome(fault: Fault, timeout_s: float) -> dict[str, str]:
     """Plants a fault, runs its tests and returns a line of the report."""
     path, result, first = find(fault), "not planted", ""
     hangs = fault.name.startswith("hang:")
-    options = ["-o", "faulthandler_timeout=30"] if hangs else []  # seconds; shortens the wait
+    options = ["-o", "faulthandler_timeout=30"] if hangs else []  # seconds until a hang fails
     if path is not None:
         with planted(path, fault):
             result, first = run([*options, *fault.tests], timeout_s)

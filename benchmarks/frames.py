@@ -95,7 +95,7 @@ def measure(rows: int, stored: int, batch: int, repeats: int) -> dict[str, Any]:
 
     buffers = [("frames", frames), ("stacks", stacks)]
     for _ in range(repeats):
-        for name, sampled in buffers:  # the same pushes precede both, so that the caches are equal
+        for name, sampled in buffers:  # the same pushes precede both: equal caches
             message = next(stream)  # pushed to both, so that neither misses steps
             for pushed_name, pushed in buffers:
                 timed(f"push_{pushed_name}", pushed.push, message)

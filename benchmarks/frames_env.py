@@ -15,7 +15,7 @@ Observation = NDArray[np.uint8]
 
 
 class Frames(gymnasium.Env[Observation, np.int64]):
-    """Observes one of a few random frames at every step; the reward does not depend on it."""
+    """An environment that shows a random one of a few frames; rewards do not depend on it."""
 
     def __init__(self) -> None:
         self.observation_space = gymnasium.spaces.Box(0, 255, SHAPE, np.uint8)

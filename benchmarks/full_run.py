@@ -33,7 +33,7 @@ OFF: Mapping[str, Any] = {"eval_interval": 0, "save_interval": 0}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """The settings of a run of matched DQN or another agent; all others have their defaults."""
+    """The settings in which runs of the benchmarks differ; all others have their defaults."""
 
     meaning: str = ""
     manager: str = "thread"  # or "serial" or "process"; "sync" means trainer=sync
@@ -47,7 +47,7 @@ class Setup:
     trainer: Mapping[str, Any] = field(default_factory=dict)
 
     def run_config(self, seed: int) -> RunConfig:
-        """Returns the settings of the run, which is stopped by its window."""
+        """Returns the settings of a run without a limit on updates: its window ends it."""
         sync = self.manager == "sync"
         manager = ACTOR_MANAGERS.entry("serial" if sync else self.manager)
         settings = {**OFF, "max_opt_steps": None, "max_time_s": 600.0, "sync_interval": 100}

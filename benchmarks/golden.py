@@ -1,17 +1,16 @@
-"""SHA-256 digests of what each agent computes, which show whether a code change changed a result.
+"""Computes SHA-256 digests of each agent's results, to show whether a code change changes them.
 
     python -m benchmarks.golden [--only NAME …] > before.jsonl
 
 Each case trains for 300 updates with `border-train`, bit-reproducibly, and reads the files of the
-run. Three digests per case: `weights` over all floats of the saved agent (networks, target
-networks, optimiser moments, statistics), `rows` over the transitions in the replay buffer, and
-`metrics` over the metric rows without times and rates. The values of the first two are sorted
-beforehand, so that the digests depend neither on names nor on the order or grouping of arrays.
-Equal digests on the same machine with the same library versions mean equal results; across machines
-they differ.
+run. It has three digests: `weights` over all floats of the saved agent (networks, target networks,
+optimiser moments, statistics), `rows` over the transitions in the replay buffer, and `metrics` over
+the metric rows without times and rates. The values of the first two are sorted beforehand, so that
+the digests depend neither on names nor on the order or grouping of arrays. Equal digests on the
+same machine with the same library versions mean equal results; across machines they differ.
 `diff before.jsonl after.jsonl` compares two commits.
 
-The offline cases learn from a data set that `border-record` makes from a golden run.
+The offline cases learn from a data set that `border-record` records from a golden run.
 """
 
 from __future__ import annotations

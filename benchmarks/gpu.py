@@ -34,7 +34,7 @@ from border_cli.core.types import Batch
 from border_cli.nn.device import learner_thread
 from border_cli.registry import AGENTS, register_builtin
 
-SETTLED_S = 1.0  # seconds after the first updates, which compile
+SETTLED_S = 1.0  # seconds of warm-up after the first updates, which compile
 FRAMES = (4, 84, 84)
 COLUMNS = ("obs", "action", "reward", "discount", "next_obs")
 

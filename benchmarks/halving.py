@@ -4,10 +4,11 @@
 
 A study has 30 random trials x 3 seeds and two workers. A trial's curve rises from a floor to its
 asymptote and is logistic in the logarithm of the steps; 30 % of the trials never leave the floor.
-An early rise and a high asymptote have the correlation `crossing`: 0.9 (low), 0.6 (mid) or 0.2
-(high: many of the best trials start slowly). Random shifts that grow with `noise` (0.5, 1 or 2)
-apply to each seed, equally for all trials, to each run and to each evaluation. In half of the
-trials, some seeds never learn. In `narrow` studies all trials are similar, as near tuned values.
+The correlation between an early rise and a high asymptote depends on `crossing`: 0.9 (low), 0.6
+(mid) or 0.2 (high: many of the best trials start slowly). Random shifts that grow with `noise`
+(0.5, 1 or 2) are added per seed (the same for all trials), per run and per evaluation. In half of
+the trials, some seeds never learn. In `narrow` studies, all trials are similar, as near tuned
+values.
 
 All contenders get the same curves. Scores are fractions of the range of returns:
 
@@ -63,7 +64,7 @@ Decide: TypeAlias = Callable[[Sequence[Standing], "Terms"], Decision]
 
 @dataclass(frozen=True)
 class Terms:
-    """The study and the settings that are passed to a rule."""
+    """The parameters of the study and of the rule."""
 
     budgets: Sequence[int]
     trials: int
@@ -76,7 +77,7 @@ class Terms:
 class Landscape:
     """The expected scores and the curves of all trials of a study."""
 
-    expected: Floats  # [N] scores at the full budget, over all seeds
+    expected: Floats  # [N] expected scores at the full budget
     curves: Floats  # [N, S, E] evaluations
 
     @classmethod
@@ -144,7 +145,7 @@ def chance_by_residuals(samples: Floats) -> Floats:
 
 
 def reached_by(trials: Sequence[Standing], rung: int) -> tuple[Floats, dict[int, Standing]]:
-    """Returns the samples of the trials that have reached a rung, [N, S, K], and those waiting."""
+    """Returns the samples [N, S, K] of trials that reached a rung, and the trials waiting there."""
     reached = [trial for trial in trials if len(trial.samples) > rung]
     waiting = {
         index: trial
@@ -172,7 +173,7 @@ def ours_by(compare: Compare, trials: Sequence[Standing], terms: Terms) -> Decis
 
 
 def significant(compare: Compare, trials: Sequence[Standing], terms: Terms) -> Decision:
-    """Our rule, which also prunes trials significantly worse than the best of their rung."""
+    """Our rule, but it also prunes trials that are significantly worse than the best of a rung."""
     for rung in range(len(terms.budgets) - 1):
         samples, waiting = reached_by(trials, rung)
         chance = compare(samples) if waiting else ()
@@ -183,7 +184,7 @@ def significant(compare: Compare, trials: Sequence[Standing], terms: Terms) -> D
 
 
 def asha(trials: Sequence[Standing], terms: Terms) -> Decision:
-    """Li et al. 2020, Algorithm 2, with a fixed number of trials; those not promoted stay."""
+    """Li et al. 2020, Algorithm 2, with a fixed number of trials; the rest stay at their rung."""
     for rung in reversed(range(len(terms.budgets) - 1)):
         samples, waiting = reached_by(trials, rung)
         for index, trial in waiting.items():
@@ -300,7 +301,7 @@ def judged(land: Landscape, contender: Contender, seed: int) -> dict[str, float]
 
 
 def terms_of(*, rungs: int = 3, reduction: int = 3, max_cost: float = 0.5) -> Terms:
-    """Returns our default terms with these changes."""
+    """Returns our default terms, with these values replaced."""
     budgets = rung_budgets(EVALUATIONS, rungs=rungs, reduction=reduction, interval=1)
     return Terms(budgets, TRIALS, reduction, max_cost=max_cost)
 

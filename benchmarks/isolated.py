@@ -47,7 +47,7 @@ def since_enter(target: str, **arguments: Any) -> Reading:
 
 
 class Beside:
-    """Runs the function in another process during a `with` block, which waits for its "ready".
+    """Runs a function in another process during a `with` block, which starts once it is ready.
 
     Closing its standard input ends the function; `answer` is its return value.
     """

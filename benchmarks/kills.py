@@ -120,7 +120,7 @@ def run(kills: int, seed: int) -> dict[str, Any]:
             checkpoint = newest(run_dir) or 0
             if checkpoint < best:
                 raise CheckpointError(
-                    f"attempt {number}: newest checkpoint {checkpoint}, but earlier {best}"
+                    f"attempt {number}: the newest checkpoint was {best}, is now {checkpoint}"
                 )
             best = checkpoint
             lost.append(max(0, reached(run_dir) - checkpoint))

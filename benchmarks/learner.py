@@ -34,7 +34,7 @@ from benchmarks.table import Reading, column, emit, make_parser, ratios, say, su
 from benchmarks.window import Span
 
 BOTH = "bare_both"
-SETTLED = 1_000  # updates before the clock starts: threads, caches, allocators
+SETTLED = 1_000  # updates before the clock starts, to warm up threads, caches, allocators
 # The actor fills the buffer, then sleeps: the rate limiter never grants it another sample.
 ASLEEP = {"samples_per_opt_step": 1e-6}
 PACED_4 = {"samples_per_opt_step": 4.0}

@@ -57,7 +57,7 @@ def import_s(module: str) -> dict[str, float]:
 
 
 def _cpu_model() -> str:
-    """Returns name, family and model, because virtual machines hide the name."""
+    """Returns the CPU's name, family and model; virtual machines hide the name."""
     try:
         first = (PROC / "cpuinfo").read_text(encoding="utf-8").partition("\n\n")[0]
     except OSError:
@@ -71,8 +71,8 @@ def _cpu_model() -> str:
 class Others:
     """Measures how many `cores` other programs kept busy during a `with` block.
 
-    The load average would include our own processes and lag by a minute. Above 0.1, a result is
-    doubtful; if all programs together need more cores than there are, it means nothing.
+    The load average would include our own processes and lag by a minute. Doubt a result above 0.1,
+    and ignore it if all programs together need more cores than the machine has.
     """
 
     cores = 0.0
@@ -103,7 +103,7 @@ def tree_cpu_s() -> float:
     for folder in PROC.glob("[0-9]*"):
         try:
             stat = (folder / "stat").read_text(encoding="utf-8", errors="replace")
-        except OSError:  # it has just ended; its parent includes its time
+        except OSError:  # it has just ended; its time is in its parent's
             continue
         fields = stat.rpartition(")")[2].split()
         parents[int(folder.name)] = int(fields[1])

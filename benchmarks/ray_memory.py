@@ -4,9 +4,9 @@
 
 Four actors with eight environments of CartPole-v1 each on a local Ray, no rate limit, a replay
 buffer of 100,000. Memory is read after every tenth of the samples, in MB: the learner, its child
-process (which makes the calls), the actors and Ray's own processes, all without pages that they
-share; the contents of /dev/shm; and what Ray has spilled to disk. `growth_percent` is the growth
-from the second reading to the last.
+process (which makes the calls), the actors and Ray's own processes, all without shared pages; the
+contents of /dev/shm; and what Ray has spilled to disk. `growth_percent` is the growth from the
+second reading to the last.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class MemoryRecorder(Recorder):
 
 
 def memory_mb() -> dict[str, float]:
-    """Returns the memory of this process and its descendants, by their role."""
+    """Returns the memory of this process and its descendants, grouped by role."""
     learner = psutil.Process()
     memory = dict.fromkeys(PARTS, 0.0) | {"learner": _own(learner)}
     for process in learner.children(recursive=True):
@@ -74,7 +74,7 @@ def _part(process: psutil.Process) -> str:
     title = " ".join(process.cmdline())
     if title.startswith("ray::"):
         return "actors"
-    return "ray" if "/ray/" in title else "broker"  # the fork server counts as the broker's
+    return "ray" if "/ray/" in title else "broker"  # includes the fork server
 
 
 def _own(process: psutil.Process) -> float:

@@ -1,4 +1,4 @@
-"""Samples/s through Ray: ours, RLlib's DQN and TorchRL's Ray collector, on the same work.
+"""Samples/s through Ray: ours, RLlib's DQN and TorchRL's Ray collector, for the same task.
 
     pip install -e ".[bench-ray]"
     python -m benchmarks.ray_sampling [--repetitions 3] [--seconds 10] [--rows ours rllib …]

@@ -83,10 +83,10 @@ class Echo:
         self._made = _answer(SPECS["cartpole"], samples)
 
     def prepare(self) -> None:
-        """Nothing to import."""
+        """Does nothing: there is nothing to import."""
 
     def build(self) -> Answer:
-        """Nothing to build."""
+        """Returns an empty answer: there is nothing to build."""
         return Answer()
 
     def act(self, *_: Any) -> Answer:
@@ -170,7 +170,7 @@ class SimulatedTransport(Transport):
         self._wake = wake
         self._rows = SPECS[cluster.env]
         self._answers: dict[int, Answer] = {}
-        self._free_s = [0.0] * cluster.actors  # when each actor finishes its calls
+        self._free_s = [0.0] * cluster.actors  # times at which actors finish their calls
         self._link_free_s = 0.0
         self._due: list[tuple[float, int, ActorReport]] = []
         self._numbers = 0
@@ -248,7 +248,7 @@ class SimulatedTransport(Transport):
             self._link_free_s = max(self._link_free_s, at_s) + crossing_s
             ahead_s = self._link_free_s + LATENCY_S - time.perf_counter()
             if ahead_s > 0:
-                time.sleep(ahead_s)  # later replies cannot arrive earlier
+                time.sleep(ahead_s)  # later replies cannot overtake
             self._burn(self._cluster.call_us / 2)
         self.reports.append(report)
         self._wake()

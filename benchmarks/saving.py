@@ -46,7 +46,7 @@ class Over(Exception):
 
 
 class Blocks(Recorder):
-    """Measures updates/s of each block; requests a checkpoint at the start of every second one."""
+    """A recorder that measures updates/s per block and requests a checkpoint for every second."""
 
     def __init__(self, pairs: int, block_s: float, *, stop: StopFlag, save: SaveFlag) -> None:
         self._blocks = 2 * pairs + 1

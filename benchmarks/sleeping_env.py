@@ -15,7 +15,7 @@ Observation = NDArray[np.float32]
 
 
 class Sleeping(gymnasium.Env[Observation, np.int64]):
-    """Sleeps 5 ms per step; spaces like CartPole's."""
+    """An environment that sleeps 5 ms per step, with spaces like CartPole's."""
 
     def __init__(self) -> None:
         self.observation_space = gymnasium.spaces.Box(-1.0, 1.0, (4,), np.float32)

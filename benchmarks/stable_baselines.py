@@ -37,7 +37,7 @@ MAX_STEPS = 500
 
 
 class Rounds(BaseCallback):
-    """Calls `on_round` before every rollout, that is, after the updates of the previous one."""
+    """A callback that calls `on_round` before every rollout, after the previous updates."""
 
     def __init__(self, on_round: Callable[[BaseAlgorithm], bool]) -> None:
         super().__init__()
@@ -186,12 +186,15 @@ def _zoo_ppo(seed: int) -> BaseAlgorithm:
     )
 
 
-ZOO = {"dqn": (_zoo_dqn, 50_000), "ppo": (_zoo_ppo, 100_000)}  # and the RL Zoo's budgets
+ZOO = {
+    "dqn": (_zoo_dqn, 50_000),
+    "ppo": (_zoo_ppo, 100_000),
+}  # with the RL Zoo's budgets in env steps
 
 
 @dataclass(slots=True)
 class Judge:
-    """Plays greedy episodes in parallel after every round; ends training at the threshold."""
+    """A callback that evaluates greedy episodes every round, and stops at the threshold."""
 
     threshold: float
     episodes: int
@@ -226,7 +229,7 @@ class Judge:
 
 
 def solve(algorithm: str, seed: int, threshold: float, episodes: int) -> Reading:
-    """Trains until the mean of `episodes` greedy episodes, every round, reaches the threshold."""
+    """Trains until the mean return of `episodes` greedy episodes reaches the threshold."""
     torch.set_num_threads(1)
     make, env_steps = ZOO[algorithm]
     judge = Judge(threshold, episodes, seed=1_000_000 + seed)

@@ -1,4 +1,4 @@
-"""Takes measurements in turns, compares them and prints the rows of the table."""
+"""Takes measurements in turn, compares them and prints the rows of the table."""
 
 from __future__ import annotations
 

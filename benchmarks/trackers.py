@@ -60,7 +60,7 @@ def measure(trainer: str, tracker: str, seconds: float, seed: int) -> Reading:
 
 
 def _toggled(run: subprocess.Popen[bytes], outbox: Path, seconds: float) -> Reading:
-    """Stops the delivering process in every second window; returns both kinds of rates."""
+    """Stops the delivering process in every second window; returns rates with and without it."""
     while not outbox.exists() or not outbox.stat().st_size:
         time.sleep(0.1)
     end_s = time.time() + seconds - WINDOW_S
@@ -80,7 +80,7 @@ def _toggled(run: subprocess.Popen[bytes], outbox: Path, seconds: float) -> Read
     rows = [
         (event["at"], event["metrics"]["opt_steps"]) for event in events if event["kind"] == "row"
     ]
-    updates, passed_s = [0, 0], [0.0, 0.0]  # in windows that deliver, that are stopped
+    updates, passed_s = [0, 0], [0.0, 0.0]  # in windows with delivery, without it
     for (first_s, first), (last_s, last) in pairwise(rows):
         window = int(((first_s + last_s) / 2 - began_s) // WINDOW_S)
         if 0 <= window < number:

@@ -122,7 +122,7 @@ class Place:
         for pattern, word in (*WORDS, *MEASURED):
             text = pattern.sub(word, text)
         text = re.sub(r"0x[0-9a-f]+", "0x", text)
-        text = re.sub(r"^ *File .+\n(?: .+\n)?", "", text, flags=re.MULTILINE)  # stacks
+        text = re.sub(r"^ *File .+\n(?: .+\n)?", "", text, flags=re.MULTILINE)  # frames
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         return lines[-LAST_LINES:]
 
@@ -299,7 +299,7 @@ def _stamps(path: Path) -> dict[str, tuple[int, int]]:
 
 
 def stranger(place: Place, typed: tuple[str, ...], inside: bool) -> None:
-    """Uses a run that imports a module from its own directory, in which modules are planted."""
+    """Uses a run whose settings import a module that was planted in its directory."""
     place.play(*BRIEF)
     marker = place.folder / "executed"
     code = f"open({str(marker)!r}, 'a').write(__name__ + ' ')\n"

@@ -24,7 +24,7 @@ class Span:
 
 
 class Over(BaseException):
-    """Ends the run after the window. Not an `Exception`, which a recorder's caller would catch."""
+    """Stops the run after the window. Not an `Exception`: failures of recorders are caught."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class Moment:
 
 
 class Window(Recorder):
-    """Times a span of a run, from one row of metrics to another; called by the learner thread.
+    """A recorder that times a span of a run between two rows; called by the learner thread.
 
     The span begins once all actors have delivered samples; at its end, the run is stopped.
     """

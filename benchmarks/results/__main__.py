@@ -2,7 +2,7 @@
 
     python -m benchmarks.results                    runs the cells that are missing or stale
     python -m benchmarks.results dqn_cartpole       one row; '*_pendulum*' for several rows
-    python -m benchmarks.results --list             shows the rows, with stale cells and why
+    python -m benchmarks.results --list             shows the rows, with stale cells and the reasons
     python -m benchmarks.results --report           writes docs/results.md and docs/results/*.svg
 
 A cell is one seed of one row: `border-train` from the command line, then `border-eval` with 100
@@ -97,8 +97,8 @@ def chosen(patterns: Sequence[str]) -> list[Row]:
 
 
 def cells_of(row: Row, seeds: Sequence[int] | None) -> list[Cell]:
-    """Returns the cells of a row, for `seeds` if they are given."""
-    if row.seeds == 1:  # other rows learn from it
+    """Returns the cells of a row, for its own seeds or for the given ones."""
+    if row.seeds == 1:  # other rows depend on it
         return [Cell(row, 0)]
     return [Cell(row, seed) for seed in (range(row.seeds) if seeds is None else seeds)]
 

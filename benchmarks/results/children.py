@@ -1,4 +1,4 @@
-"""Child processes, which end with this command."""
+"""Child processes that end when this command ends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SHOWN_LINES = 15  # last lines of the log of a failed process
 
 
 def shares(cores: Sequence[int], jobs: int) -> list[list[int]]:
-    """Deals the cores out to the jobs; if there are fewer cores than jobs, some jobs share one."""
+    """Distributes the cores over the jobs; with fewer cores than jobs, some jobs share a core."""
     return [list(cores[job::jobs]) or [cores[job % len(cores)]] for job in range(jobs)]
 
 
@@ -28,8 +28,8 @@ class Failed(Exception):
 class Children:
     """Runs commands, one per calling thread; any thread may `stop` them all.
 
-    Each of the `jobs` threads has its own cores, because the threads of runs that share cores would
-    wait for each other.
+    Each of the `jobs` threads has its own cores, because runs whose threads share cores would wait
+    for each other.
     """
 
     def __init__(self, jobs: int = 1) -> None:

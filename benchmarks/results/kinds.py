@@ -51,7 +51,7 @@ class Run(Row):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Recording(Row):
-    """`border-record`: a data set of episodes of a run's models."""
+    """`border-record`: a data set of episodes collected with a run's models."""
 
     run: str
     dataset: str

@@ -59,7 +59,7 @@ class Workshop:
         return read_run(product).get("status") == "done"
 
     def make(self, cell: Cell) -> Content:
-        """Runs a cell and writes it; raises Failed if a command fails, Stopped if stopped."""
+        """Runs a cell and stores its result; raises Failed if a command fails, or Stopped."""
         row = cell.row
         settings = values(settings_of(row))  # those at the start
         commit_id = commit()

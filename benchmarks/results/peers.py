@@ -82,7 +82,7 @@ class Episodes:
         self._seed = seed
 
     def play(self, model: BaseAlgorithm) -> NDArray[np.float64]:
-        """Plays the episodes and returns their returns.  [E]"""
+        """Runs all episodes with a model; returns their total rewards.  [E]"""
         returns = np.zeros(len(self._envs))  # [E]
         seeds = [derived_seed(self._seed, i, 0) for i in range(len(self._envs))]
         first = [env.reset(seed=seed)[0] for env, seed in zip(self._envs, seeds, strict=True)]
@@ -103,7 +103,7 @@ class Episodes:
 
 @dataclass(slots=True)
 class Judge:
-    """Evaluates once per `every` env steps; stores the weights of the best evaluation."""
+    """A callback that evaluates every `every` env steps and stores the best weights."""
 
     episodes: Episodes
     every: int

@@ -10,7 +10,7 @@ import numpy as np
 
 
 def facts(dataset: str) -> dict[str, Any]:
-    """Returns steps, returns, reference scores and a checksum of the recorded episodes."""
+    """Returns the number of steps, the returns, the reference scores and a checksum."""
     data = minari.load_dataset(dataset)
     digest = hashlib.sha256()
     returns = []

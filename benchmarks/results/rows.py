@@ -74,7 +74,7 @@ def cartpole_data() -> list[Row]:
 
 
 def pendulum_data() -> list[Row]:
-    """Returns the rows for medium (half trained, with noise), expert and mixed (80 % random) data."""
+    """Returns rows for medium (half trained, with noise), expert and mixed (80 % random) data."""
     run = behaviour("sac", "pendulum", 20_000)
     stop = ("trainer.stop_at_score=-700", "trainer.stop_evals=1", "trainer.eval_interval=250")
     medium = behaviour("sac", "pendulum", 20_000, *stop, name="behaviour_medium")
@@ -99,7 +99,7 @@ def mujoco(
     bar: Bar | None = None,
     published: str = "",
 ) -> Run:
-    """Builds a row of 100,000 env steps; published scores have a learning rate of 1e-3."""
+    """Builds a row of 100,000 env steps; published scores are for a learning rate of 1e-3."""
     bar = bar or Bar(not_below=f"sac_{env}_sb3")
     settings: dict[str, Any] = {"name": name, "seeds": seeds, "bar": bar, "published": published}
     return online("sac", env, 100_000, *more, **settings)

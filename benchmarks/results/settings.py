@@ -42,7 +42,7 @@ class Composed(NamedTuple):
     """The composed settings of a run of ours."""
 
     config: RunConfig
-    tuned: str | None  # name of the tuned file; the last one, for agent and env, of several
+    tuned: str | None  # name of the last tuned file: that of the pair, if it exists
 
 
 @cache

@@ -15,7 +15,7 @@ from benchmarks.table import say
 
 
 class Maker(Protocol):
-    """Runs cells, in any number of threads."""
+    """An object that runs cells, called from any number of threads."""
 
     @property
     def jobs(self) -> int:
@@ -28,12 +28,12 @@ class Maker(Protocol):
         ...
 
     def make(self, cell: Cell) -> Content:
-        """Runs a cell and writes it; raises Failed or Stopped."""
+        """Runs a cell and stores its result; raises Failed or Stopped."""
         ...
 
 
 def to_make(cells: Iterable[Cell], workshop: Workshop, *, keep_stale: bool) -> list[Cell]:
-    """Returns the unfinished cells; a cell follows the one whose product it needs."""
+    """Returns the cells to run; every cell follows the one whose product it needs."""
 
     def lacking(cell: Cell) -> bool:
         return read(cell) is None or (not keep_stale and bool(changes(cell)))
