@@ -1,4 +1,4 @@
-"""Runs in miniature whose stores are closed after each test."""
+"""Fixtures for small runs that save checkpoints; stores are closed after each test."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ MakeRun = Callable[..., SmallRun]
 
 @pytest.fixture
 def make_run(tmp_path: Path) -> Iterator[MakeRun]:
-    made: list[SmallRun] = []
+    small_runs: list[SmallRun] = []
 
     def make(run_dir: Path = tmp_path, **settings: Any) -> SmallRun:
-        made.append(SmallRun(run_dir, **settings))
-        return made[-1]
+        small_runs.append(SmallRun(run_dir, **settings))
+        return small_runs[-1]
 
     yield make
-    for each in made:
-        each.store.close()
+    for small_run in small_runs:
+        small_run.store.close()
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def case(make_run: MakeRun) -> SmallRun:
 
 @pytest.fixture(scope="module")
 def saved_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Checkpoints 10 and 20, and a best model at 10."""
+    """Directory of a run with checkpoints 10 and 20, and a best model at 10."""
     run_dir = tmp_path_factory.mktemp("saved")
     (run_dir / ".hydra").mkdir()
     (run_dir / ".hydra" / "resolved.yaml").touch()
@@ -48,5 +48,5 @@ def saved_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run_dir(saved_run: Path, tmp_path: Path) -> Path:
-    """A copy of its own for every test."""
+    """Fresh copy of the saved run."""
     return Path(shutil.copytree(saved_run, tmp_path / "run", symlinks=True))

@@ -1,4 +1,4 @@
-"""Checkpoints are complete or not there, and written while the learner goes on."""
+"""Checkpoints are either complete or absent, and are written while the learner continues."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_what_no_checkpoint_can_hold_is_a_failure_with_its_reason(
     with caplog.at_level(logging.ERROR):
         assert not case.save(10, thing=object())
     assert "a checkpoint cannot store a object" in str(case.store.report.problem)
-    assert "Traceback" in caplog.text  # it is a mistake, not a disk
+    assert "Traceback" in caplog.text  # a bug, unlike a full disk
     assert case.there == []
     assert case.save(20)
 
@@ -69,37 +69,35 @@ def test_a_step_that_was_being_replaced_when_the_process_was_killed_is_found(
     case: SmallRun, make_run: MakeRun
 ) -> None:
     case.save(10, n=1, push=30)
-    place = case.folder / "0000000010"
-    place.rename(partial_of(place))  # the new one is whole, the old one half removed
-    place.mkdir()
-    (place / "agent.pt").write_text("weights 0")
+    checkpoint = case.folder / "0000000010"
+    checkpoint.rename(partial_of(checkpoint))  # the new one is complete, the old one partly removed
+    checkpoint.mkdir()
+    (checkpoint / "agent.pt").write_text("weights 0")
     assert case.weights("10") == "weights 1"
     assert case.weights("latest") == "weights 1"
-    assert resumable(case.run_dir) == [partial_of(place)]
-    again = make_run()
-    again.resume()
-    assert again.numbers == list(range(30))
-    again.save(20, push=1)
-    assert again.there == ["0000000010", "0000000020", "latest"]
-    assert again.chunks == ["0-30", "30-31"]
+    assert resumable(case.run_dir) == [partial_of(checkpoint)]
+    second = make_run()
+    second.resume()
+    assert second.numbers == list(range(30))
+    second.save(20, push=1)
+    assert second.there == ["0000000010", "0000000020", "latest"]
+    assert second.chunks == ["0-30", "30-31"]
 
 
-def test_the_first_save_puts_in_order_what_a_killed_process_left(
-    case: SmallRun, make_run: MakeRun
-) -> None:
+def test_the_first_save_cleans_up_after_a_killed_process(case: SmallRun, make_run: MakeRun) -> None:
     case.save(10, n=1, push=5)
-    half = partial_of(case.folder / "0000000020")
-    half.mkdir()
-    (half / "agent.pt").write_text("half")
+    partial = partial_of(case.folder / "0000000020")
+    partial.mkdir()
+    (partial / "agent.pt").write_text("half")
     chunk = "rows-0000000005-0000000009-aaaaaaaa.npy"
     for name in (f".{chunk}.12345678.tmp", chunk):
         (case.folder / "replay" / name).write_text("half")
-    again = make_run()
-    again.resume()
-    again.save(30)
-    assert again.there == ["0000000010", "0000000030", "latest"]
-    assert again.weights("10") == "weights 1"
-    assert again.chunks == ["0-5"]
+    second = make_run()
+    second.resume()
+    second.save(30)
+    assert second.there == ["0000000010", "0000000030", "latest"]
+    assert second.weights("10") == "weights 1"
+    assert second.chunks == ["0-5"]
 
 
 def test_records_are_synced_before_the_manifest(
@@ -107,30 +105,30 @@ def test_records_are_synced_before_the_manifest(
 ) -> None:
     synced, sync = [], os.fsync
 
-    def noted(descriptor: int) -> None:
+    def record_sync(descriptor: int) -> None:
         synced.append(os.fstat(descriptor).st_ino)
         sync(descriptor)
 
-    monkeypatch.setattr(os, "fsync", noted)
+    monkeypatch.setattr(os, "fsync", record_sync)
     (case.run_dir / "metrics.jsonl").write_text("{}")
     positions = {"Jsonl": {"file": "metrics.jsonl", "size": 2}, "Mine": {"rows": 3}}
     assert case.save(10, recorders=positions)
     files = case.run_dir / "metrics.jsonl", case.folder / "0000000010" / "manifest.json"
-    records, manifest = (each.stat().st_ino for each in files)
+    records, manifest = (path.stat().st_ino for path in files)
     assert synced.index(records) < synced.index(manifest)
 
 
 class SlowDisk:
-    """Begins to write when told, and tells when it has begun."""
+    """Signals that a write has started, then blocks until the test releases it."""
 
     def __init__(self) -> None:
-        self.begun, self.go_on = threading.Event(), threading.Event()
+        self.started, self.released = threading.Event(), threading.Event()
         self.threads: set[str] = set()
 
     def __call__(self, state: Mapping[str, Any], path: Path) -> None:
         self.threads.add(threading.current_thread().name)
-        self.begun.set()
-        assert self.go_on.wait(20)
+        self.started.set()
+        assert self.released.wait(20)
         path.write_text(f"weights {state['n']}")
 
 
@@ -141,11 +139,11 @@ def test_a_checkpoint_that_falls_due_while_one_is_written_is_left_out(
     case = make_run(save_state=disk)
     case.push(10)
     assert case.store.save(case.state(10))
-    assert disk.begun.wait(20)
+    assert disk.started.wait(20)
     assert case.store.busy
     assert not case.store.wait(0)
     assert not case.store.save(case.state(20))
-    disk.go_on.set()
+    disk.released.set()
     assert case.store.wait(20)
     assert not case.store.busy
     assert steps_saved(case.run_dir) == [10]
@@ -155,21 +153,21 @@ def test_a_checkpoint_that_falls_due_while_one_is_written_is_left_out(
     assert (report.written, report.failures) == (2, 0)
 
 
-def test_the_rows_are_those_of_the_moment_whatever_is_pushed_meanwhile(make_run: MakeRun) -> None:
+def test_rows_pushed_during_a_save_are_not_in_the_checkpoint(make_run: MakeRun) -> None:
     disk = SlowDisk()
     case = make_run(save_state=disk, capacity=20)
-    # The best model is being written, so the rows are not even begun.
+    # The best model is still being written, so no rows have been written yet.
     case.store.save_best({"n": 1}, counters(10), evaluation_of(1.0))
-    assert disk.begun.wait(20)
+    assert disk.started.wait(20)
     case.push(30)
     assert case.store.save(case.state(10))
     case.push(15)
     case.push(40)
-    disk.go_on.set()
+    disk.released.set()
     assert case.store.wait(20)
-    again = make_run(capacity=20)
-    again.resume()
-    assert again.numbers == list(range(10, 30))
+    second = make_run(capacity=20)
+    second.resume()
+    assert second.numbers == list(range(10, 30))
     assert case.save(20)
     last = make_run(capacity=20)
     last.resume()
@@ -181,9 +179,9 @@ def test_a_best_model_that_is_being_written_holds_up_no_checkpoint(make_run: Mak
     case = make_run(save_state=disk)
     for opt_steps in (10, 20, 30):
         case.store.save_best({"n": opt_steps}, counters(opt_steps), evaluation_of(1.0))
-        assert disk.begun.wait(20)
+        assert disk.started.wait(20)
     assert not case.store.busy
-    disk.go_on.set()
+    disk.released.set()
     assert case.store.wait(20)
     assert case.there == ["best-0000000030"]
     assert case.weights("best") == "weights 30"
@@ -195,4 +193,4 @@ def test_close_writes_what_was_handed_over_and_ends_the_thread(make_run: MakeRun
     case.store.close()
     case.store.close()
     assert steps_saved(case.run_dir) == [10]
-    assert "checkpoints" not in {each.name for each in threading.enumerate()}
+    assert "checkpoints" not in {thread.name for thread in threading.enumerate()}

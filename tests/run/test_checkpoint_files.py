@@ -1,4 +1,4 @@
-"""Whatever is wrong with a checkpoint is named; nothing damaged is accepted, nothing in it runs."""
+"""Damaged or malicious checkpoints raise an error that names the file, and never run code."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def path_of(run_dir: Path, name: str) -> Path:
 
 
 def test_a_whole_one_is_read(run_dir: Path) -> None:
-    newest, oldest = (read_checkpoint(each) for each in resumable(run_dir))
+    newest, oldest = (read_checkpoint(folder) for folder in resumable(run_dir))
     assert (newest.opt_steps, oldest.opt_steps) == (20, 10)
     assert newest.counters["env_steps"] == 7
     assert newest.run["opt_steps"] == 20
@@ -64,7 +64,7 @@ def test_a_damaged_file_is_named(run_dir: Path, name: str, how: str) -> None:
     for read in (read_checkpoint, verify):
         with pytest.raises(CheckpointError, match=rf"{NAME}/{name}|{NAME} has checkpoint format"):
             read(path.parent)
-    assert [each.name for each in resumable(run_dir)] == [NAME, "0000000010"]
+    assert [checkpoint.name for checkpoint in resumable(run_dir)] == [NAME, "0000000010"]
     assert read_checkpoint(resumable(run_dir)[1]).opt_steps == 10
 
 
@@ -85,7 +85,7 @@ def test_a_flipped_bit_anywhere_in_a_manifest_is_noticed(run_dir: Path) -> None:
 
 
 def sign(folder: Path, **changes: Any) -> None:
-    """Makes the checksums of a folder fit again, as an attacker would."""
+    """Recomputes the checksums of a folder, as an attacker would."""
     path = folder / "manifest.json"
     content = {**json.loads(path.read_text()), **changes}
     del content["checksum"]
@@ -130,8 +130,8 @@ def through_files(tree: Any, folder: Path) -> Any:
     arrays: dict[str, Any] = {}
     text = dumped(tree, arrays)
     np.savez(folder / "arrays.npz", **arrays)
-    with np.load(folder / "arrays.npz", allow_pickle=False) as read:
-        return json.loads(text, object_hook=partial(with_arrays, read))
+    with np.load(folder / "arrays.npz", allow_pickle=False) as saved_arrays:
+        return json.loads(text, object_hook=partial(with_arrays, saved_arrays))
 
 
 def test_numbers_strings_lists_and_dicts_come_back_exactly(tmp_path: Path) -> None:
@@ -160,9 +160,9 @@ def test_numbers_strings_lists_and_dicts_come_back_exactly(tmp_path: Path) -> No
 )
 def test_arrays_come_back_to_the_bit(array: np.ndarray, tmp_path: Path) -> None:
     read = through_files({"x": [{"y": array}], "again": array}, tmp_path)
-    for each in (read["x"][0]["y"], read["again"]):
-        assert (each.dtype, each.shape) == (array.dtype, array.shape)
-        assert each.tobytes() == array.tobytes()
+    for restored in (read["x"][0]["y"], read["again"]):
+        assert (restored.dtype, restored.shape) == (array.dtype, array.shape)
+        assert restored.tobytes() == array.tobytes()
 
 
 @pytest.mark.parametrize(

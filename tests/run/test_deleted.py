@@ -1,4 +1,4 @@
-"""Files that somebody deletes during a run end it by their name, and are not made again."""
+"""Files deleted during a run end it with an error that names them, and are not recreated."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_record_that_is_gone_is_named_and_not_written_again(tmp_path: Path) ->
     assert not gone.exists()
 
 
-def test_where_another_run_has_begun_since_nothing_of_it_is_touched(
+def test_a_run_that_replaced_the_deleted_one_is_not_touched(
     make_run: MakeRun, tmp_path: Path
 ) -> None:
     run_dir = tmp_path / "run"
@@ -62,4 +62,4 @@ def test_where_another_run_has_begun_since_nothing_of_it_is_touched(
             run_dir.mkdir(exist_ok=True)
         with RunLock(run_dir):
             assert not case.save(20)
-            assert [each.name for each in run_dir.iterdir()] == ["run.lock"]
+            assert [path.name for path in run_dir.iterdir()] == ["run.lock"]

@@ -1,4 +1,4 @@
-"""The checkpoint that a name means is found, or refused with what there is."""
+"""Looking up a checkpoint by name; an unknown name is refused with the available ones."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_what_is_half_written_or_not_ours_is_not_picked_up(run_dir: Path) -> Non
         (folder / name).mkdir()
         (folder / name / "manifest.json").write_text("{}")
     assert steps_saved(run_dir) == [10, 20]
-    assert [each.name for each in resumable(run_dir)] == ["0000000020", "0000000010"]
+    assert [checkpoint.name for checkpoint in resumable(run_dir)] == ["0000000020", "0000000010"]
     assert find_checkpoint(run_dir, "latest").name == NAME
 
 
@@ -69,7 +69,9 @@ def test_a_best_model_whose_link_is_broken_is_refused_with_what_is_there(
 
 
 @pytest.mark.parametrize("which", ["30", "0000000030"])
-def test_what_is_not_there_is_refused_with_what_is(run_dir: Path, which: str) -> None:
+def test_a_missing_step_is_refused_with_the_available_checkpoints(
+    run_dir: Path, which: str
+) -> None:
     with pytest.raises(
         CheckpointError, match=rf"no checkpoint {which} \(choose from best, 10, 20, latest\)$"
     ):
@@ -95,7 +97,7 @@ def test_weights_to_begin_with_are_those_of_the_best_model_or_of_a_checkpoint(
 
 
 class Training:
-    """A run that rotates a checkpoint away just as it is first read."""
+    """A reader of models; during its first read the run rotates the checkpoint away."""
 
     def __init__(self, run_dir: Path) -> None:
         self.run_dir = run_dir

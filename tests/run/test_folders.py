@@ -1,4 +1,4 @@
-"""A reader, or a crash, never meets half a checkpoint; each row is on the disk once."""
+"""Checkpoint folders: rotation, milestones, and chunks of rows shared between checkpoints."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ MakeRun = Callable[..., SmallRun]
 
 def test_each_row_is_written_once_and_shared_by_the_checkpoints(case: SmallRun) -> None:
     case.save(10, push=30)
-    first = {each: each.stat().st_ino for each in (case.folder / "replay").iterdir()}
+    inodes = {path: path.stat().st_ino for path in (case.folder / "replay").iterdir()}
     case.save(20, push=20)
     case.save(30)
     assert case.chunks == ["0-30", "30-50"]
-    assert {each: each.stat().st_ino for each in first} == first
+    assert {path: path.stat().st_ino for path in inodes} == inodes
     saved = read_checkpoint(resumable(case.run_dir)[0])
-    assert [(each.first, each.end) for each in saved.chunks] == [(0, 30), (30, 50)]
+    assert [(chunk.first, chunk.end) for chunk in saved.chunks] == [(0, 30), (30, 50)]
 
 
 def test_a_chunk_goes_when_no_kept_checkpoint_names_it(make_run: MakeRun) -> None:
     case = make_run(capacity=50, keep=2)
     for opt_steps in (10, 20, 30):
         case.save(opt_steps, push=30)  # 0-30, 30-60, 60-90
-    # 30 holds rows 40 … 90, 20 holds 10 … 60.
+    # Checkpoint 30 holds rows 40 to 90, checkpoint 20 holds 10 to 60.
     assert case.chunks == ["0-30", "30-60", "60-90"]
-    case.save(40, push=5)  # 30 and 40 are kept, which hold 40 … 90 and 45 … 95
+    case.save(40, push=5)  # the two newest, 30 and 40, hold 40 to 90 and 45 to 95
     assert case.chunks == ["30-60", "60-90", "90-95"]
-    case.save(50, push=200)  # more than fits: all but the newest 50 were never written
+    case.save(50, push=200)  # exceeds the capacity: only the newest 50 are written
     assert case.chunks == ["30-60", "60-90", "90-95", "245-295"]
     case.save(60)
     assert case.chunks == ["245-295"]
@@ -50,11 +50,11 @@ def test_a_run_goes_on_from_its_newest_checkpoint_and_writes_only_new_rows(
     case = make_run(capacity=50)
     case.save(10, push=30)
     case.save(20, push=40)
-    again = make_run(capacity=50)
-    assert again.resume().opt_steps == 20
-    assert again.numbers == list(range(20, 70))
-    again.save(30, push=10)
-    assert again.chunks == ["0-30", "30-70", "70-80"]
+    second = make_run(capacity=50)
+    assert second.resume().opt_steps == 20
+    assert second.numbers == list(range(20, 70))
+    second.save(30, push=10)
+    assert second.chunks == ["0-30", "30-70", "70-80"]
     last = make_run(capacity=50)
     last.resume()
     assert last.numbers == list(range(30, 80))
@@ -63,27 +63,27 @@ def test_a_run_goes_on_from_its_newest_checkpoint_and_writes_only_new_rows(
 def test_rows_of_the_checkpoints_that_were_given_up_are_written_anew(make_run: MakeRun) -> None:
     case = make_run()
     case.save(10, push=30)
-    case.save(20, push=40)  # damaged, say
-    again = make_run()
-    again.resume(case.folder / "0000000010")
-    again.save(20, push=40, n=2)
-    assert again.chunks == ["0-30", "30-70"]  # 20 was replaced, and the old rows with it
-    assert again.weights("20") == "weights 2"
+    case.save(20, push=40)  # skipped by the resume below, as if damaged
+    second = make_run()
+    second.resume(case.folder / "0000000010")
+    second.save(20, push=40, n=2)
+    assert second.chunks == ["0-30", "30-70"]  # step 20 and its rows were replaced
+    assert second.weights("20") == "weights 2"
     third = make_run()
-    third.save(30, push=5)  # knows of no resume: it begins with its own rows
+    third.save(30, push=5)  # without a resume, it writes its own rows from 0
     assert third.chunks == ["0-5", "0-30", "30-70"]
     saved = read_checkpoint(resumable(case.run_dir)[0])
-    assert [(each.first, each.end) for each in saved.chunks] == [(0, 5)]
+    assert [(chunk.first, chunk.end) for chunk in saved.chunks] == [(0, 5)]
 
 
 def test_a_resume_without_rows_begins_with_no_chunk(make_run: MakeRun) -> None:
     case = make_run(replay_buffer=False)
     case.save(10, push=30)
-    again = make_run()
-    again.resume()
-    assert (len(again.buffer), again.buffer.ring.pushed) == (0, 30)
-    again.save(20, push=8)
-    assert again.chunks == ["30-38"]
+    second = make_run()
+    second.resume()
+    assert (len(second.buffer), second.buffer.ring.pushed) == (0, 30)
+    second.save(20, push=8)
+    assert second.chunks == ["30-38"]
     last = make_run()
     last.resume()
     assert last.numbers == list(range(30, 38))
@@ -93,10 +93,10 @@ def test_milestones_stay_for_good_without_their_rows(make_run: MakeRun) -> None:
     case = make_run(keep=1, milestone_interval=20)
     for opt_steps in (5, 15, 25, 35, 45, 60, 61):
         case.save(opt_steps, push=10)
-    # The first at or after 20, 40 and 60, and the newest.
+    # The first checkpoint at or after 20, 40 and 60, and the newest one.
     assert steps_saved(case.run_dir) == [25, 45, 60, 61]
-    newest_first = [read_checkpoint(each) for each in resumable(case.run_dir)]
-    assert [each.has_rows for each in newest_first] == [True, False, False, False]
+    newest_first = [read_checkpoint(folder) for folder in resumable(case.run_dir)]
+    assert [checkpoint.has_rows for checkpoint in newest_first] == [True, False, False, False]
     assert case.chunks == [f"{first}-{first + 10}" for first in range(0, 70, 10)]
     case.push(100)
     case.save(62)
@@ -109,23 +109,23 @@ def test_a_run_that_starts_again_in_its_folder_never_drops_what_it_just_saved(
 ) -> None:
     for opt_steps in (10, 20, 30):
         case.save(opt_steps)
-    again = make_run()
+    restarted = make_run()
     for opt_steps, kept in ((5, [5, 20, 30]), (10, [5, 10, 30]), (15, [5, 10, 15])):
-        again.save(opt_steps)
+        restarted.save(opt_steps)
         assert steps_saved(case.run_dir) == kept
-        assert again.weights("latest") == f"weights {opt_steps}"
+        assert restarted.weights("latest") == f"weights {opt_steps}"
 
 
-def test_while_a_manifest_cannot_be_read_no_chunk_goes_that_it_may_name(make_run: MakeRun) -> None:
+def test_chunks_that_an_unreadable_manifest_may_list_are_not_deleted(make_run: MakeRun) -> None:
     case = make_run(keep=3, capacity=10)
     case.save(10, push=10)
     case.save(20, push=10)
     (case.folder / "0000000020" / "manifest.json").write_text("{")
-    again = make_run(keep=3, capacity=10)
-    again.resume(case.folder / "0000000010")
-    again.save(30, push=10)
+    second = make_run(keep=3, capacity=10)
+    second.resume(case.folder / "0000000010")
+    second.save(30, push=10)
     assert steps_saved(case.run_dir) == [10, 20, 30]
-    assert again.chunks == ["0-10", "10-20", "10-20"]
-    again.save(40)  # of four the one that cannot be read goes first
+    assert second.chunks == ["0-10", "10-20", "10-20"]
+    second.save(40)  # of the four, the unreadable one is deleted first
     assert steps_saved(case.run_dir) == [10, 30, 40]
-    assert again.chunks == ["0-10", "10-20"]
+    assert second.chunks == ["0-10", "10-20"]

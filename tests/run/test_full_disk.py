@@ -1,4 +1,4 @@
-"""A disk that fills up in the middle of a save: said, counted, and nothing saved is lost."""
+"""A disk that fills up during a save: the failure is reported, and earlier saves stay intact."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tests.support.small_run import SmallRun
 
 
 def everything(folder: Path) -> dict[str, bytes]:
-    files = [each for each in folder.rglob("*") if each.is_file()]
-    return {str(each.relative_to(folder)): each.read_bytes() for each in files}
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
-# What is pushed, and the size beyond which no file may grow: 48 bytes a row in a chunk, about 1 KB
-# of state, and 3 KB of manifest, which names 20 chunks.
+# Number of rows pushed, and the limit on the size of a file in bytes. A row takes 48 bytes in a
+# chunk, the state about 1 KB, and the manifest, which lists 20 chunks, about 3 KB.
 @pytest.mark.parametrize(
     ("place", "push", "limit"),
     [
@@ -42,13 +42,13 @@ def test_a_limit_in_the_middle_of_any_file_leaves_what_was_saved(
     report = case.store.report
     assert (report.failures, report.written) == (2, 20)
     assert "File too large" in str(report.problem)
-    assert case.save(20, push=10)  # there is room again
+    assert case.save(20, push=10)  # space is available again
     case.store.close()
     assert case.store.report.problem is None
-    again = SmallRun(tmp_path, capacity=500)
-    assert again.resume().opt_steps == 20
+    second = SmallRun(tmp_path, capacity=500)
+    assert second.resume().opt_steps == 20
     pushed = 30 + 2 * push
-    assert again.numbers == list(range(max(0, pushed - 500), pushed))
+    assert second.numbers == list(range(max(0, pushed - 500), pushed))
 
 
 def test_nothing_is_resumed_from_a_run_that_never_had_room(tmp_path: Path) -> None:

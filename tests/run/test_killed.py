@@ -1,4 +1,4 @@
-"""A process that is killed anywhere in a save leaves complete checkpoints; one is lost at most."""
+"""A process killed at any point of a save loses at most one checkpoint; the others are complete."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from border_cli.run.checkpoint_files import read_checkpoint
 from border_cli.run.finding import resumable
 
 RUN_DIR, KIND = Path(sys.argv[1]) / "run", sys.argv[2]
-os.fsync = lambda descriptor: None  # slow, and for machines that crash
+os.fsync = lambda descriptor: None  # slow, and only matters if the machine crashes
 
 def save(run, n):
     step = 20 if KIND == "next" and n == 2 else 10
@@ -47,7 +47,7 @@ def killed_at(count):
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
 
 def in_child(work):
-    child = os.fork()  # so that this process never has a thread
+    child = os.fork()  # keeps this process free of threads
     if child == 0:
         try:
             work()
@@ -69,13 +69,13 @@ def check():
     saved = run.resume()
     assert run.numbers == ([0, 1, 2, 3] if run.buffer.ring.pushed == 4 else [2, 3, 4, 5, 6, 7])
     marks.joinpath((saved.folder / "agent.pt").read_text()).touch()
-    save(run, 3)  # the next process goes on in the same folder
+    save(run, 3)  # the next process resumes in the same folder
     for which in ("latest", "best"):
         assert run.weights(which) == "weights 3", which
-    left = [each.name for each in run.folder.rglob("*") if each.name.endswith(".partial")]
+    left = [path.name for path in run.folder.rglob("*") if path.name.endswith(".partial")]
     assert not left, left
-    named = {chunk.name for each in resumable(RUN_DIR) for chunk in read_checkpoint(each).chunks}
-    assert {each.name for each in (run.folder / "replay").iterdir()} == named
+    listed = {chunk.name for step in resumable(RUN_DIR) for chunk in read_checkpoint(step).chunks}
+    assert {path.name for path in (run.folder / "replay").iterdir()} == listed
 
 count = 0
 marks = Path(sys.argv[1]) / "marks"
@@ -88,7 +88,7 @@ while True:
     if not killed:
         break
     count += 1
-assert {each.name for each in marks.iterdir()} == {"weights 1", "weights 2"}
+assert {mark.name for mark in marks.iterdir()} == {"weights 1", "weights 2"}
 print(count)
 """
 
@@ -99,26 +99,26 @@ import numpy as np
 from tests.support.small_run import SmallRun
 
 RUN_DIR, KILLS, IMAGES = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "images"
-CHANCE = random.Random(5)
+RANDOM = random.Random(5)
 
 def small_run():
     return SmallRun(RUN_DIR, keep=2, capacity=1500, images=IMAGES, prioritized=True,
                     milestone_interval=40)
 
-def save_for_ever(tell, opt_steps):
+def save_forever(writer, opt_steps):
     run = small_run()
     if opt_steps:
         assert run.resume().opt_steps == opt_steps
     while True:
         opt_steps += 1
-        # The learner goes on while the rows are being written.
-        run.push(CHANCE.choice([0, 7, 300, 2000]))
+        # The learner continues while the rows are being written.
+        run.push(RANDOM.choice([0, 7, 300, 2000]))
         run.buffer.sample(8)
         assert run.store.save(run.state(opt_steps, pushed=run.buffer.ring.pushed))
         run.push(100)
         assert run.store.wait(60)
         assert run.store.report.failures == 0, run.store.report
-        os.write(tell, opt_steps.to_bytes(4, "big"))
+        os.write(writer, opt_steps.to_bytes(4, "big"))
 
 def check():
     run = small_run()
@@ -134,31 +134,31 @@ def check():
 
 newest, lost, inside = 0, [], 0
 for kill in range(KILLS):
-    CHANCE.random()
-    hear, tell = os.pipe()
+    RANDOM.random()
+    reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
-        os.close(hear)
+        os.close(reader)
         try:
-            save_for_ever(tell, newest)
+            save_forever(writer, newest)
         finally:
             os._exit(1)
-    os.close(tell)
-    end_s, told = time.monotonic() + 0.01 + 0.15 * CHANCE.random(), newest
-    # The first kills wait for a checkpoint, so that there is one.
-    while (left_s := end_s - time.monotonic()) > 0 or told == 0:
-        if select.select([hear], [], [], max(0.0, left_s) if told else None)[0]:
-            told = int.from_bytes(os.read(hear, 4), "big")
+    os.close(writer)
+    end_s, reported = time.monotonic() + 0.01 + 0.15 * RANDOM.random(), newest
+    # Until a checkpoint has been written, wait for one before killing.
+    while (left_s := end_s - time.monotonic()) > 0 or reported == 0:
+        if select.select([reader], [], [], max(0.0, left_s) if reported else None)[0]:
+            reported = int.from_bytes(os.read(reader, 4), "big")
     os.kill(child, signal.SIGKILL)
-    while rest := os.read(hear, 4):
-        told = int.from_bytes(rest, "big")
+    while rest := os.read(reader, 4):
+        reported = int.from_bytes(rest, "big")
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
-    os.close(hear)
-    left = [each.name for each in (RUN_DIR / "checkpoints").rglob(".*")]
+    os.close(reader)
+    left = [path.name for path in (RUN_DIR / "checkpoints").rglob(".*")]
     inside += bool(left)
     newest = check()
-    assert newest in (told, told + 1), (newest, told)
-assert inside > 0, "no kill fell into a save"
+    assert newest in (reported, reported + 1), (newest, reported)
+assert inside > 0, "no kill happened during a save"
 print(newest, inside)
 """
 
@@ -168,18 +168,18 @@ def run_script(script: str, *arguments: str) -> list[int]:
         "OPENBLAS_NUM_THREADS": "1",  # a thread would not survive a fork
         "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
     }
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", script, *arguments],
         capture_output=True, text=True, timeout=100, env=environment,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return [int(word) for word in done.stdout.split()]
+    assert process.returncode == 0, process.stderr
+    return [int(word) for word in process.stdout.split()]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["next", "same"])
 def test_a_kill_at_any_file_operation_of_a_save_loses_nothing(tmp_path: Path, kind: str) -> None:
-    """Once while the next step is saved, once while the same step is saved again."""
+    """Kills a process that saves the next step, or the same step a second time."""
     (count,) = run_script(KILL_EVERYWHERE, str(tmp_path), kind)
     assert count > 40
 

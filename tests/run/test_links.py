@@ -1,4 +1,4 @@
-"""What is not ours in a run directory, or lies behind a link in it, is never touched."""
+"""Foreign files in a run directory, and the targets of links in it, are never touched."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tests.support.small_run import SmallRun
 MakeRun = Callable[..., SmallRun]
 
 
-def moved_and_linked(path: Path, elsewhere: Path) -> None:
-    """Moves a file or folder away, and links to it."""
+def move_and_link(path: Path, elsewhere: Path) -> None:
+    """Moves a file or folder to `elsewhere` and puts a link in its old place."""
     elsewhere.mkdir()
     target = elsewhere / path.name
     path.rename(target)
@@ -66,8 +66,8 @@ def test_a_run_directory_behind_a_link_and_things_of_others_in_it_are_fine(
     case = make_run(tmp_path / "run")
     case.save_best(10, 1.0)
     case.save(10, push=5)
-    for place in (disk, case.folder, case.folder / "replay", case.folder / "0000000010"):
-        (place / "mine").symlink_to(tmp_path)
+    for folder in (disk, case.folder, case.folder / "replay", case.folder / "0000000010"):
+        (folder / "mine").symlink_to(tmp_path)
     refuse_foreign(tmp_path / "run")
     assert case.save(20, push=5)
     assert resumable(disk)
@@ -79,8 +79,8 @@ def test_models_and_checkpoints_are_still_read_through_links(
 ) -> None:
     case.save_best(10, 1.0)
     case.save(10, push=30)
-    moved_and_linked(case.folder / "0000000010", tmp_path / "a")
-    moved_and_linked(case.folder / "replay", tmp_path / "b")
+    move_and_link(case.folder / "0000000010", tmp_path / "a")
+    move_and_link(case.folder / "replay", tmp_path / "b")
     assert steps_saved(case.run_dir) == [10]
     assert read_checkpoint(case.folder / "0000000010").opt_steps == 10
     assert find_checkpoint(case.run_dir, "best").name == "best-0000000010"
@@ -108,7 +108,7 @@ def test_files_of_others_stay_where_checkpoints_and_rows_go(make_run: MakeRun) -
 
 @pytest.mark.parametrize("name", ["metrics.jsonl", "run.lock", "trackers/mlflow.jsonl"])
 @pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir])
-def test_what_is_no_file_in_the_place_of_one_is_refused_by_name(
+def test_a_pipe_or_folder_in_the_place_of_a_file_is_refused_by_name(
     tmp_path: Path, make: Callable[[Path], None], name: str
 ) -> None:
     (tmp_path / name).parent.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""Removing runs and old checkpoints: what is ours goes, all else stays, and nothing that lives."""
+"""Removing runs, sweeps and old checkpoints; foreign files and active runs are left alone."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MakeRun = Callable[..., SmallRun]
 
 @pytest.fixture
 def run(tmp_path: Path, make_run: MakeRun) -> SmallRun:
-    """Checkpoints 10, 20 and 30 with their transitions; the best model at 20."""
+    """Run with checkpoints 10, 20 and 30, their transitions, and the best model at 20."""
     folder = write_run(tmp_path / "runs" / "run")
     case = make_run(folder)
     case.save_best(10, 1.0)
@@ -42,13 +42,13 @@ def run(tmp_path: Path, make_run: MakeRun) -> SmallRun:
 
 
 def everything(folder: Path) -> list[str]:
-    return sorted(str(each.relative_to(folder)) for each in folder.rglob("*"))
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
 
 
 def files_nbytes(folder: Path) -> int:
-    files = [each for each in folder.rglob("*") if each.is_file() and not each.is_symlink()]
-    inside = [each for each in files if each.resolve().is_relative_to(folder.resolve())]
-    return sum(each.stat().st_size for each in {each.resolve() for each in inside})
+    files = [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
+    inside = [path for path in files if path.resolve().is_relative_to(folder.resolve())]
+    return sum(path.stat().st_size for path in {path.resolve() for path in inside})
 
 
 def test_a_run_is_removed_whole_and_its_size_is_known_before(run: SmallRun) -> None:
@@ -70,8 +70,8 @@ def test_leftovers_of_killed_processes_go_with_it(run: SmallRun) -> None:
 
 def test_files_of_the_user_stay_with_their_folders(run: SmallRun) -> None:
     folder = run.run_dir
-    for place in (folder / "notes.md", folder / "checkpoints" / "0000000010" / "mine.npz"):
-        place.write_text("mine", encoding="utf-8")
+    for path in (folder / "notes.md", folder / "checkpoints" / "0000000010" / "mine.npz"):
+        path.write_text("mine", encoding="utf-8")
     assert not remove_run(folder)
     assert everything(folder) == [
         *("checkpoints", "checkpoints/0000000010", "checkpoints/0000000010/mine.npz"),
@@ -83,9 +83,9 @@ def test_files_of_the_user_stay_with_their_folders(run: SmallRun) -> None:
 def test_a_link_in_the_place_of_ours_is_refused_and_nothing_behind_it_removed(
     name: str, run: SmallRun, tmp_path: Path
 ) -> None:
-    place, outside = run.run_dir / name, tmp_path / "outside"
-    place.rename(outside)
-    place.symlink_to(outside)
+    path, outside = run.run_dir / name, tmp_path / "outside"
+    path.rename(outside)
+    path.symlink_to(outside)
     before = everything(tmp_path)
     for remove in (remove_run, partial(prune, keep=1, milestone_interval=0)):
         with pytest.raises(ConfigError, match=f"{name} is a link to {outside}"):
@@ -121,19 +121,19 @@ def test_a_run_that_another_host_may_be_running_is_left_to_that(tmp_path: Path) 
 
 
 def test_the_files_of_a_sweep_go_and_what_is_beside_them_stays(tmp_path: Path) -> None:
-    def written() -> None:
+    def write_files() -> None:
         jobs = [SweepJob(number=n, overrides=(), folder=str(n)) for n in range(2)]
         write_sweep(tmp_path, SweepPlan(command=[], launcher="basic", swept=[], jobs=jobs))
         record_not_begun(tmp_path / "1", command=[], reason="refused", status=SKIPPED)
         for name in ("sweep.csv", "sweep.stop"):
             (tmp_path / name).touch()
 
-    written()
+    write_files()
     (tmp_path / "plot.png").touch()
     assert not remove_sweep(tmp_path)
     assert everything(tmp_path) == ["plot.png"]
     (tmp_path / "plot.png").unlink()
-    written()
+    write_files()
     assert remove_sweep(tmp_path)
 
 
@@ -146,7 +146,9 @@ def test_the_sweep_of_another_program_stays(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("record", ["{}", '{"status": "done", "attempts": [{"pid": 1}]}', "["])
-def test_a_directory_that_only_has_our_names_is_left_as_it_is(record: str, run: SmallRun) -> None:
+def test_a_directory_that_merely_uses_our_file_names_is_left_alone(
+    record: str, run: SmallRun
+) -> None:
     folder = run.run_dir
     (folder / "run.json").write_text(record, encoding="utf-8")
     before = everything(folder)
@@ -167,7 +169,7 @@ def test_pruning_keeps_the_newest_checkpoint_and_the_best_model(run: SmallRun) -
     assert find_checkpoint(folder, "latest").name == "0000000030"
     assert find_checkpoint(folder, "best").name == "best-0000000020"
     run.resume()
-    assert run.numbers == list(range(30))  # the transitions of all three saves
+    assert run.numbers == list(range(30))  # transitions of all three saves
     assert surplus_of(folder, keep=1, milestone_interval=0).checkpoints == 0
 
 

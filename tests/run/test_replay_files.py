@@ -1,4 +1,4 @@
-"""Chunks of rows: written once, verified while they load, and nothing but plain numbers."""
+"""Chunk files of the replay buffer: writing, verification on load, refusal of pickles."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ def filled(count: int, capacity: int = 100, *, images: bool = False) -> UniformR
     return buffer
 
 
-def written(
+def write_rows(
     folder: Path, buffer: UniformReplayBuffer, first: int = 0, chunk_nbytes: int = 2**20
 ) -> SavedRows:
     frozen = buffer.ring.freeze(first, chunk_nbytes=chunk_nbytes)
-    told: list[int] = []
-    chunks = write_chunks(folder, frozen, told.append)
-    assert sum(told) == sum((folder / each.name).stat().st_size for each in chunks)
+    chunk_sizes: list[int] = []
+    chunks = write_chunks(folder, frozen, chunk_sizes.append)
+    assert sum(chunk_sizes) == sum((folder / chunk.name).stat().st_size for chunk in chunks)
     return SavedRows(first=frozen.first, end=frozen.end, chunks=tuple(chunks))
 
 
-def loaded(
+def load_rows(
     folder: Path, saved: SavedRows, buffer: UniformReplayBuffer, *, images: bool = False
 ) -> UniformReplayBuffer:
     target = buffer_of(buffer.capacity, images=images)
@@ -55,8 +55,8 @@ def test_rows_come_back_whatever_the_chunks(
     tmp_path: Path, images: bool, count: int, chunk_nbytes: int
 ) -> None:
     buffer = filled(count, images=images)
-    saved = written(tmp_path, buffer, chunk_nbytes=chunk_nbytes)
-    target = loaded(tmp_path, saved, buffer, images=images)
+    saved = write_rows(tmp_path, buffer, chunk_nbytes=chunk_nbytes)
+    target = load_rows(tmp_path, saved, buffer, images=images)
     index = np.arange(len(buffer))
     assert target.rows(index).obs.tobytes() == buffer.rows(index).obs.tobytes()
     assert target.rows(index).reward.tobytes() == buffer.rows(index).reward.tobytes()
@@ -64,15 +64,15 @@ def test_rows_come_back_whatever_the_chunks(
 
 def test_rows_of_a_chunk_that_were_overwritten_since_are_left_out(tmp_path: Path) -> None:
     buffer = filled(80)
-    first = written(tmp_path, buffer)
+    first = write_rows(tmp_path, buffer)
     buffer.push(rows(spec_of(), 80, 150))
-    second = written(tmp_path, buffer, first=80)
+    second = write_rows(tmp_path, buffer, first=80)
     saved = SavedRows(first=50, end=150, chunks=(*first.chunks, *second.chunks))
-    target = loaded(tmp_path, saved, buffer)
+    target = load_rows(tmp_path, saved, buffer)
     assert sorted(target.rows(np.arange(100)).reward) == list(range(50, 150))
 
 
-def test_rows_that_went_before_the_disk_took_them_are_a_failure(tmp_path: Path) -> None:
+def test_rows_overwritten_before_they_are_on_the_disk_are_a_failure(tmp_path: Path) -> None:
     frozen = filled(100).ring.freeze(0, chunk_nbytes=1000)
     with pytest.raises(OSError, match="the disk is too slow: transitions were overwritten"):
         write_chunks(tmp_path, frozen, lambda _: frozen.release())
@@ -82,9 +82,9 @@ def test_rows_that_went_before_the_disk_took_them_are_a_failure(tmp_path: Path) 
 def test_a_damaged_chunk_is_named_and_leaves_the_buffer_empty(
     tmp_path: Path, at: int | None
 ) -> None:
-    """One byte of it has changed, or all of it is gone."""
+    """The byte at this position is changed; None deletes the chunk."""
     buffer = filled(100, images=True)
-    saved = written(tmp_path, buffer)
+    saved = write_rows(tmp_path, buffer)
     path = tmp_path / saved.chunks[0].name
     content = bytearray(path.read_bytes())
     path.unlink()
@@ -101,7 +101,7 @@ def test_a_damaged_chunk_is_named_and_leaves_the_buffer_empty(
 def test_a_chunk_with_a_pickle_inside_is_refused_and_nothing_runs(tmp_path: Path) -> None:
     mark, path = tmp_path / "ran", tmp_path / "x.npy"
     np.save(path, np.array([Malicious(mark)] * 3, object))
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()  # as an attacker would write it
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()  # as an attacker would compute it
     chunk = Chunk(first=0, end=3, name=path.name, sha256=digest)
     with pytest.raises(CheckpointError, match=r"x\.npy cannot be read: .*allow_pickle"):
         load_chunks(tmp_path, [chunk], buffer_of())

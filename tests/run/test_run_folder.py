@@ -1,4 +1,4 @@
-"""What a run directory is, by its files alone."""
+"""Classification of a run directory by its files: fresh, started over, resumed or finished."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ def settings(resume: str | None, max_opt_steps: int = 400) -> RunConfig:
     )
 
 
-def compared(_: Path) -> Differences:
+def accept_changes(_: Path) -> Differences:
     return Differences(AsyncConfig(max_opt_steps=400), CHANGED)
 
 
-def refused(_: Path) -> Differences:
+def refuse_changes(_: Path) -> Differences:
     raise ConfigError("these differ")
 
 
 def earlier(
-    run_dir: Path, config: RunConfig, compare: Callable[[Path], Differences] = compared
+    run_dir: Path, config: RunConfig, compare: Callable[[Path], Differences] = accept_changes
 ) -> EarlierRun:
     return RunFolder(run_dir).earlier(config, compare)
 
@@ -66,23 +66,23 @@ def test_a_new_directory_is_for_a_fresh_run(tmp_path: Path) -> None:
 
 def test_an_attempt_without_a_checkpoint_starts_over_whatever_its_settings(tmp_path: Path) -> None:
     run_dir = write_run(tmp_path / "a", status="failed")
-    assert earlier(run_dir, settings(AUTO), refused) == EarlierRun(start=Start.OVER)
+    assert earlier(run_dir, settings(AUTO), refuse_changes) == EarlierRun(start=Start.OVER)
 
 
 def test_a_run_with_a_checkpoint_is_continued_with_what_changed(tmp_path: Path) -> None:
     run_dir = with_checkpoint(write_run(tmp_path / "a", status="failed"))
     for resume in (AUTO, str(run_dir)):
-        found = earlier(run_dir, settings(resume))
-        assert found == EarlierRun(start=Start.CONTINUED, changed=CHANGED)
+        run = earlier(run_dir, settings(resume))
+        assert run == EarlierRun(start=Start.CONTINUED, changed=CHANGED)
     with pytest.raises(ConfigError, match="these differ"):
-        earlier(run_dir, settings(AUTO), refused)
+        earlier(run_dir, settings(AUTO), refuse_changes)
 
 
 def test_a_finished_run_stays_so_until_its_limit_grows(tmp_path: Path) -> None:
     run_dir = with_checkpoint(write_run(tmp_path / "a"))
-    found = earlier(run_dir, settings(AUTO))
-    assert (found.start, found.score, found.resumes) == (Start.FINISHED, 200.0, True)
-    assert "is finished with score 200: max_opt_steps=400 reached" in found.message
+    run = earlier(run_dir, settings(AUTO))
+    assert (run.start, run.score, run.resumes) == (Start.FINISHED, 200.0, True)
+    assert "is finished with score 200: max_opt_steps=400 reached" in run.message
     assert earlier(run_dir, settings(AUTO, 401)).start is Start.CONTINUED
 
 
@@ -94,7 +94,7 @@ def test_a_directory_in_use_or_with_a_foreign_file_is_refused(tmp_path: Path) ->
         RunFolder(tmp_path).refuse_in_use()
 
 
-def test_what_is_new_needs_resume_to_take_a_directory_with_a_run(tmp_path: Path) -> None:
+def test_a_directory_with_a_run_is_refused_without_resume(tmp_path: Path) -> None:
     run_dir = write_run(tmp_path / "a")
     with pytest.raises(ConfigError, match="already contains a run"):
         earlier(run_dir, settings(None))

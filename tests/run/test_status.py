@@ -1,4 +1,4 @@
-"""A run directory belongs to one process; others see whether that still runs, and how it ended."""
+"""The lock and the status of a run directory, and the git state of the user's repository."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from border_cli.system.foreign import POLICY
 from tests.support.commands import full_disk, other_process
 
 
-def held(run_dir: Path) -> bool | None:
-    with running(run_dir) as runs:
-        return runs
+def is_locked(run_dir: Path) -> bool | None:
+    with running(run_dir) as is_running:
+        return is_running
 
 
 def failing(number: int) -> Callable[[int, int], None]:
-    """A `flock` that fails with this errno."""
+    """Returns a `flock` that fails with this errno."""
 
     def flock(*_: int) -> None:
         raise OSError(number, os.strerror(number))
@@ -43,8 +43,7 @@ def failing(number: int) -> Callable[[int, int], None]:
 
 @pytest.fixture
 def no_locks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file system without locks, as some network file systems are."""
-
+    """A file system without locks, like some network file systems."""
     monkeypatch.setattr(fcntl, "flock", failing(errno.ENOLCK))
 
 
@@ -52,22 +51,22 @@ def refusal(run_dir: Path, pid: int | None = None) -> str:
     return f"{run_dir} is in use by process {pid or os.getpid()} on {os.uname().nodename}$"
 
 
-def test_a_second_one_is_refused_and_told_who_runs_there(tmp_path: Path) -> None:
+def test_a_second_process_is_refused_and_the_holder_of_the_lock_is_named(tmp_path: Path) -> None:
     run_dir = tmp_path / "made" / "here"
-    assert held(run_dir) is False
+    assert is_locked(run_dir) is False
     with RunLock(run_dir):
-        assert held(run_dir) is True
+        assert is_locked(run_dir) is True
         with pytest.raises(ConfigError, match=refusal(run_dir)), RunLock(run_dir):
             pass
-        assert held(run_dir) is True  # the refused one has not given it back
-    assert held(run_dir) is False
+        assert is_locked(run_dir) is True  # the refused process has not released the lock
+    assert is_locked(run_dir) is False
     with RunLock(run_dir):
         pass
 
 
-def test_a_killed_process_gives_it_back(tmp_path: Path) -> None:
+def test_a_killed_process_releases_the_lock(tmp_path: Path) -> None:
     with other_process(tmp_path) as process:
-        assert held(tmp_path) is True
+        assert is_locked(tmp_path) is True
         assert read_run(tmp_path)["status"] == "running"
         with (
             pytest.raises(RunInUse, match=refusal(tmp_path, process.pid)),
@@ -76,7 +75,7 @@ def test_a_killed_process_gives_it_back(tmp_path: Path) -> None:
             pass
         process.send_signal(signal.SIGKILL)
         process.wait()
-        assert held(tmp_path) is False
+        assert is_locked(tmp_path) is False
         before = (tmp_path / "run.json").read_bytes()
         assert read_run(tmp_path)["status"] == "killed"
         (tmp_path / "run.lock").unlink()  # as in a copy
@@ -86,51 +85,51 @@ def test_a_killed_process_gives_it_back(tmp_path: Path) -> None:
             pass
 
 
-def test_a_look_keeps_no_run_from_beginning(tmp_path: Path) -> None:
+def test_checking_the_lock_does_not_prevent_a_run_from_starting(tmp_path: Path) -> None:
     with RunLock(tmp_path):
         pass
-    looking = running(tmp_path)
-    assert looking.__enter__() is False
-    ends = threading.Timer(0.05, lambda: looking.__exit__(None, None, None))
-    ends.start()
+    check = running(tmp_path)
+    assert check.__enter__() is False
+    timer = threading.Timer(0.05, lambda: check.__exit__(None, None, None))
+    timer.start()
     with RunLock(tmp_path):
-        ends.join()
+        timer.join()
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-def test_a_forked_child_neither_keeps_it_nor_gives_it_back(tmp_path: Path) -> None:
-    told, tell = os.pipe()
+def test_a_forked_child_neither_holds_nor_releases_the_lock(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
     with RunLock(tmp_path):
         child = os.fork()
         if child == 0:
-            os.read(told, 1)  # lives on behind its parent's block
+            os.read(reader, 1)  # outlives the parent's `with` block
             os._exit(0)
-        assert held(tmp_path) is True
-        gone = os.fork()
-        if gone == 0:
+        assert is_locked(tmp_path) is True
+        short_lived = os.fork()
+        if short_lived == 0:
             os._exit(0)
-        os.waitpid(gone, 0)
-        assert held(tmp_path) is True
-    assert held(tmp_path) is False
-    os.write(tell, b"x")
+        os.waitpid(short_lived, 0)
+        assert is_locked(tmp_path) is True
+    assert is_locked(tmp_path) is False
+    os.write(writer, b"x")
     os.waitpid(child, 0)
-    for each in (told, tell):
-        os.close(each)
+    for descriptor in (reader, writer):
+        os.close(descriptor)
 
 
-def test_a_program_that_is_started_does_not_have_it(tmp_path: Path) -> None:
+def test_a_started_program_does_not_inherit_the_lock(tmp_path: Path) -> None:
     listing = "import os; print([os.path.realpath(f'/proc/self/fd/{n}') for n in range(64)])"
     with RunLock(tmp_path):
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-c", listing],
             close_fds=False, capture_output=True, text=True, check=True,
         )  # fmt: skip
-    assert "run.lock" not in done.stdout
+    assert "run.lock" not in process.stdout
 
 
 def test_a_full_disk_keeps_no_run_from_beginning(tmp_path: Path) -> None:
     with full_disk(0), RunLock(tmp_path):
-        assert held(tmp_path) is True
+        assert is_locked(tmp_path) is True
         with (
             pytest.raises(RunInUse, match="is in use by another process"),
             RunLock(tmp_path),
@@ -144,7 +143,7 @@ def test_without_locks_a_run_begins_with_a_warning_and_its_end_cannot_be_told(
 ) -> None:
     with RunLock(tmp_path):
         RunRecord(tmp_path).begin()
-        assert held(tmp_path) is None
+        assert is_locked(tmp_path) is None
     assert f"{tmp_path} is on a file system without locks: make sure" in caplog.text
     assert read_run(tmp_path)["status"] == "running"
 
@@ -181,13 +180,13 @@ def test_an_end_that_could_not_be_written_is_written_by_the_next_attempt(
 ) -> None:
     record = RunRecord(tmp_path)
     record.begin()
-    place, aside = tmp_path / "run.json", tmp_path / "aside.json"
-    place.rename(aside)
-    place.mkdir()  # no file can take its place
+    path, aside = tmp_path / "run.json", tmp_path / "aside.json"
+    path.rename(aside)
+    path.mkdir()  # cannot be replaced by a file
     record.end("failed", "the first")
     assert "run.json could not be written: " in caplog.text
-    place.rmdir()
-    aside.rename(place)
+    path.rmdir()
+    aside.rename(path)
     record.end("interrupted", "the second")
     assert (read(tmp_path)["status"], read(tmp_path)["exit_reason"]) == ("failed", "the first")
 
@@ -199,20 +198,22 @@ def test_what_did_not_begin_leaves_the_document_of_the_attempt_before(tmp_path: 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_resumed_run_keeps_what_was_and_tells_of_every_attempt(tmp_path: Path) -> None:
+def test_a_resumed_run_retains_its_results_and_lists_every_attempt(tmp_path: Path) -> None:
     first = RunRecord(tmp_path, command=["one"], seeds={"seed": 3}, import_paths=["/mine"])
     first.begin()
     first.content["started"] = "2020-01-01T00:00:00+0000"
-    kept: dict[str, Any] = {"best_score": 9.5, "best_opt_steps": 40, "final_score": 9.0}
-    first.end("failed", "it broke", **kept, opt_steps=90, traceback="of then", bottleneck="a")
+    stored: dict[str, Any] = {"best_score": 9.5, "best_opt_steps": 40, "final_score": 9.0}
+    first.end("failed", "it broke", **stored, opt_steps=90, traceback="of then", bottleneck="a")
     RunRecord(tmp_path, command=["two"]).begin(50)
     facts = read(tmp_path)
-    kept |= {"seeds": {"seed": 3}, "import_paths": ["/mine"], "started": first.content["started"]}
+    stored |= {"seeds": {"seed": 3}, "import_paths": ["/mine"], "started": first.content["started"]}
     now = {"status": "running", "exit_reason": None, "ended": None, "command": ["two"]}
-    assert facts | kept | now | {"opt_steps": 50} == facts
-    assert {"traceback", "bottleneck"} & set(facts) == set()  # of the attempt that broke
-    told = [(each["command"], each["from_opt_steps"]) for each in facts["attempts"]]
-    assert told == [(["one"], 0), (["two"], 50)]
+    assert facts | stored | now | {"opt_steps": 50} == facts
+    assert {"traceback", "bottleneck"} & set(
+        facts
+    ) == set()  # these describe only the failed attempt
+    attempts = [(attempt["command"], attempt["from_opt_steps"]) for attempt in facts["attempts"]]
+    assert attempts == [(["one"], 0), (["two"], 50)]
 
 
 @pytest.mark.parametrize(
@@ -230,7 +231,7 @@ def test_a_run_goes_on_whose_document_is_lost(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text("{")
     RunRecord(tmp_path, command=["two"]).begin(50)
     facts = read(tmp_path)
-    assert [each["from_opt_steps"] for each in facts["attempts"]] == [50]
+    assert [attempt["from_opt_steps"] for attempt in facts["attempts"]] == [50]
     assert facts["status"] == "running"
 
 
@@ -243,15 +244,15 @@ def test_what_cannot_be_read_is_empty(tmp_path: Path, content: str | None) -> No
 
 def git(folder: Path, *arguments: str) -> str:
     settings = ["-c", "user.name=x", "-c", "user.email=x@example.org", "-c", "commit.gpgsign=false"]
-    done = subprocess.run(
+    process = subprocess.run(
         ["git", *settings, *arguments], cwd=folder, check=True, capture_output=True, text=True
     )
-    return done.stdout.strip()
+    return process.stdout.strip()
 
 
 def test_the_state_of_the_users_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
-    assert git_state(tmp_path) is None  # outside of a repository
+    assert git_state(tmp_path) is None  # not inside a repository
     git(tmp_path, "init")
     (tmp_path / "mine.py").write_text("x = 1\n")
     git(tmp_path, "add", ".")
@@ -265,7 +266,7 @@ def test_the_state_of_the_users_repository(tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """A repository with one commit, and a file that has changed since."""
+    """A repository with one commit and one uncommitted change."""
     git(tmp_path, "init")
     (tmp_path / "mine.py").write_text("x = 1\n")
     git(tmp_path, "add", ".")
@@ -275,7 +276,7 @@ def repository(tmp_path: Path) -> Path:
 
 
 def plant(repository: Path, attack: str, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Makes `git status` run a program; returns what it leaves."""
+    """Makes `git status` run a program; returns the path of the file that the program creates."""
     mark, program = repository / "mark", repository / "program"
     program.write_text(f"#!/bin/sh\ntouch {mark}\nexit 1\n")
     program.chmod(0o755)
@@ -286,7 +287,7 @@ def plant(repository: Path, attack: str, monkeypatch: pytest.MonkeyPatch) -> Pat
     elif attack == "included":
         (repository / ".git/more").write_text(f'[filter "evil"]\n\tclean = {program}\n')
         config.write_text(config.read_text() + "[include]\n\tpath = more\n")
-    elif attack == "lfs":  # the user's own filter runs what the repository names
+    elif attack == "lfs":  # the user's filter runs a command from the repository's config
         monkeypatch.setenv("GIT_CONFIG_COUNT", "1")
         monkeypatch.setenv("GIT_CONFIG_KEY_0", "filter.evil.clean")
         script = 'sh -c "$(git config lfs.extension.x.clean)"'
@@ -295,7 +296,7 @@ def plant(repository: Path, attack: str, monkeypatch: pytest.MonkeyPatch) -> Pat
     elif attack == "worktree":
         git(repository, "config", "extensions.worktreeConfig", "true")
         git(repository, "config", "--worktree", "filter.evil.process", str(program))
-    elif attack == "promisor":  # a missing object is fetched by a program
+    elif attack == "promisor":  # git runs a program to fetch a missing object
         tree = git(repository, "rev-parse", "HEAD^{tree}")
         (repository / ".git/objects" / tree[:2] / tree[2:]).unlink()
         for name, value in (
@@ -321,7 +322,7 @@ def test_the_state_of_a_repository_runs_no_program_of_it(
     mark = plant(repository, attack, monkeypatch)
     with suppress(subprocess.CalledProcessError):
         git(repository, "status", "--porcelain")
-    assert mark.exists(), "the attack itself works"
+    assert mark.exists(), "the attack has no effect on plain git"
     mark.unlink()
     state = git_state(repository)
     assert not mark.exists()

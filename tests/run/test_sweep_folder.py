@@ -1,4 +1,4 @@
-"""The list of a sweep's jobs, and what their folders say of them."""
+"""The job list of a sweep, the statuses of its jobs, `sweep.csv` and the stop file."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_job_that_lies_elsewhere_is_refused(tmp_path: Path, folder: str) -> No
 def test_every_job_has_a_row_whatever_became_of_it(tmp_path: Path) -> None:
     write_run(tmp_path / "0")
     write_run(tmp_path / "1", status="failed")
-    write_run(tmp_path / "2", **without_end())  # its process is gone
+    write_run(tmp_path / "2", **without_end())  # its process has died
     write_run(tmp_path / "3", **without_end())
     (tmp_path / "4").mkdir()
     (tmp_path / "4/run.lock").touch()
@@ -93,7 +93,7 @@ def test_the_csv_has_a_column_for_each_swept_key_with_its_value_unescaped(tmp_pa
     assert [row["name"] for row in rows] == ["a, b", '"c"']
     assert [row["reason"] for row in rows] == ["max_opt_steps reached", 'Boom: "a, b"']
     columns = "job,name,status,score,best_score,final_score,opt_steps,env_steps,seconds,reason"
-    assert [rows[0][each] for each in columns.split(",")] == [
+    assert [rows[0][column] for column in columns.split(",")] == [
         *("0", "a, b", "done", "200.0", "200.0", "150.0", "400", "800", "60.0"),
         "max_opt_steps reached",
     ]
@@ -103,10 +103,10 @@ def test_a_job_that_a_sweeper_invents_is_added_once(tmp_path: Path) -> None:
     write_sweep(tmp_path, plan(job(0, seed="1"), swept=""))
     add_job(tmp_path, job(1, seed="2"))
     add_job(tmp_path, job(1, seed="2"))
-    found = read_sweep(tmp_path)
-    assert found is not None
-    assert [each.number for each in found.jobs] == [0, 1]
-    assert found.swept == ["seed"]
+    sweep = read_sweep(tmp_path)
+    assert sweep is not None
+    assert [entry.number for entry in sweep.jobs] == [0, 1]
+    assert sweep.swept == ["seed"]
 
 
 def test_the_first_reason_to_stop_stays_until_the_sweep_begins_again(tmp_path: Path) -> None:
