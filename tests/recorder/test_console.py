@@ -1,4 +1,4 @@
-"""When the console draws: a live panel, plain lines, or nothing; and how it leaves a terminal."""
+"""The console recorder: the live panel, plain lines without a terminal, and quiet mode."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_the_panel_is_drawn_again_only_after_half_a_second_of_the_run_or_in_a_ne
     console = terminal()
     shown = recorder(console)
     lengths = []
-    for each in (
+    for update in (
         progress(0.0),
         progress(0.4),
         progress(0.5),
@@ -76,7 +76,7 @@ def test_the_panel_is_drawn_again_only_after_half_a_second_of_the_run_or_in_a_ne
         progress(0.6, phase="evaluating"),
     ):
         before = len(output(console))
-        shown.show(each)
+        shown.show(update)
         lengths.append(len(output(console)) > before)
     shown.close()
     assert lengths == [True, False, True, False, True]
@@ -91,7 +91,7 @@ def test_a_panel_that_a_narrower_terminal_has_wrapped_is_erased_whole() -> None:
     shown.show(progress(2.0))
     drawn = output(console)[before:]
     shown.close()
-    # 10 rows of 100 cells are 20 of 60, and the hint is one of both
+    # 10 rows of 100 cells wrap to 20 rows of 60; the hint fits in one row of either width
     assert drawn[: drawn.index("╭")].count(CURSOR_UP) == 20
 
 

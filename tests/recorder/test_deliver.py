@@ -1,5 +1,5 @@
-"""What is delivered of a run that somebody else has prepared, to which account, by trackio's real
-client code over a stand-in for the package."""
+"""Delivery of a run directory prepared by an attacker: only files of the run are sent, and only to
+the account of the user. Uses fakes of the packages trackio and wandb."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from border_cli.system.files import SETTINGS
 
 
 class Package(ModuleType):
-    """Stands in for trackio: notes how it is begun and what it is given."""
+    """A fake trackio that records the arguments of `init` and the files that are logged."""
 
     def __init__(self) -> None:
         super().__init__("trackio")
@@ -40,7 +40,7 @@ class Package(ModuleType):
         self.files.append(path)
 
     def finish(self) -> None:
-        """Nothing is open."""
+        """Does nothing."""
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def package(monkeypatch: pytest.MonkeyPatch) -> Package:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    """A run directory with a film and a best model, beside a secret."""
+    """A run directory with a video and a best model, next to a folder of secrets."""
     run = tmp_path / "sweep" / "run"
     best = "checkpoints/best-0000000010"
     for name in (str(SETTINGS), "videos/0000000010.gif", f"{best}/agent.pt", f"{best}/notes.txt"):
@@ -78,7 +78,7 @@ END = {"kind": "end", "summary": {"status": "done"}}
 
 
 def deliver(run: Path, *events: dict[str, Any], **state: Any) -> None:
-    """Hands all of an outbox over."""
+    """Writes these events to the outbox and delivers all of them."""
     outbox = outbox_of(run, "trackio")
     outbox.parent.mkdir(exist_ok=True)
     outbox.write_text("".join(f"{json.dumps(event)}\n" for event in events))
@@ -125,7 +125,7 @@ def test_accounts_and_groups_are_not_taken_from_the_run(run: Path, package: Pack
     begin = {**BEGIN, "init": strange, "group": "/home/me", "project": "attacker/open"}
     deliver(run, begin, END)
     row = {"kind": "row", "metrics": {"opt_steps": 1}, "at": 0}
-    deliver(run, row, END, begun=begin, delivered=0)  # goes on with what an attempt has begun
+    deliver(run, row, END, begun=begin, delivered=0)  # continues what an earlier attempt started
     expected = {
         "project": "border_cli",
         "name": "sweep/run",
@@ -135,7 +135,7 @@ def test_accounts_and_groups_are_not_taken_from_the_run(run: Path, package: Pack
         "auto_log_gpu": False,
         "auto_log_cpu": False,
     }
-    started = [{**each, "config": {"seed": 0, "attempt": 1}} for each in package.begun]
+    started = [{**begun, "config": {"seed": 0, "attempt": 1}} for begun in package.begun]
     assert started == [expected, expected]
 
 
@@ -146,7 +146,7 @@ def test_the_group_is_the_sweep_that_the_run_lies_in(
     if mark:
         (run.parent / mark).write_text("{}")
     deliver(run, {**BEGIN, "project": "mine"}, END)
-    assert [(each["project"], each["group"]) for each in package.begun] == [
+    assert [(begun["project"], begun["group"]) for begun in package.begun] == [
         ("mine", "sweep" if mark else None)
     ]
 
@@ -182,7 +182,7 @@ def test_no_store_or_settings_of_a_folder_that_we_wrote_are_used(
         main(run, "mlflow")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     refuse_store_here("mlflow")
-    monkeypatch.setenv("WANDB_DIR", str(run.parents[1]))  # in which W&B does not look for settings
+    monkeypatch.setenv("WANDB_DIR", str(run.parents[1]))  # W&B does not look for settings there
     with pytest.raises(ConfigError, match="recorder=wandb would use files"):
         refuse_store_here("wandb")
     refuse_store_here(TrackioConfig.tracker)
@@ -191,7 +191,7 @@ def test_no_store_or_settings_of_a_folder_that_we_wrote_are_used(
 
 
 class Wandb(ModuleType):
-    """Stands in for W&B, with the server that its own settings name; notes how a run is begun."""
+    """A fake wandb whose settings contain this server; records the arguments of `init`."""
 
     Settings = dict
 
@@ -208,26 +208,27 @@ class Wandb(ModuleType):
         return self
 
     def define_metric(self, *names: str, **more: str) -> None:
-        """Nothing is drawn."""
+        """Does nothing."""
 
 
 def begun_by_wandb(package: Wandb, monkeypatch: pytest.MonkeyPatch, **config: Any) -> Any:
-    """The arguments with which our client begins a run."""
+    """Returns the arguments that `WandbRun` passes to `wandb.init`."""
     monkeypatch.setitem(sys.modules, "wandb", package)
     monkeypatch.delitem(sys.modules, "border_cli.recorder.wandb", raising=False)
     from border_cli.recorder.wandb import WandbRun
 
     state: dict[str, Any] = {}
-    kept: list[dict[str, Any]] = []
+    saved_states: list[dict[str, Any]] = []
     facts = {"project": None, "step": "opt_steps", "init": {"config": config}}
-    WandbRun(state, facts, lambda: kept.append({**state, "begun": len(package.begun)}))
-    assert kept[0] == {"run": state["run"], "begun": 0}  # else a failure would begin another run
+    WandbRun(state, facts, lambda: saved_states.append({**state, "begun": len(package.begun)}))
+    # The ID is saved before `init`: otherwise a retry would create a second run.
+    assert saved_states[0] == {"run": state["run"], "begun": 0}
     monkeypatch.delitem(sys.modules, "border_cli.recorder.wandb")
     return package.begun[0]
 
 
 def test_settings_lead_wandb_to_no_host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """It logs in at the host that a text like this names."""
+    """W&B would log in at the host named in an artifact reference."""
     monkeypatch.setenv("HOME", str(tmp_path))
     strange = {"x": "wandb-artifact://http://HOST/a/b:v0", "y": [{"z": "wandb-artifact://HOST"}]}
     begun = begun_by_wandb(Wandb("https://api.wandb.ai"), monkeypatch, seed=0, **strange)
@@ -238,7 +239,7 @@ def test_settings_lead_wandb_to_no_host(monkeypatch: pytest.MonkeyPatch, tmp_pat
 @pytest.mark.parametrize(
     ("server", "more", "mode"),
     [
-        ("https://wandb.lab.example:8080", {}, None),  # as that server is in the file
+        ("https://wandb.lab.example:8080", {}, None),  # .netrc has a login for this server
         ("https://api.wandb.ai", {}, "offline"),
         ("https://api.wandb.ai", {"NETRC": "other"}, None),
         ("https://api.wandb.ai", {"WANDB_MODE": "online"}, None),

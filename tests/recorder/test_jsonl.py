@@ -1,4 +1,4 @@
-"""metrics.jsonl: what is written, and what can be read back."""
+"""metrics.jsonl: writing rows, reading them back, and rewinding on resume."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def step(opt_steps: int) -> RecordStep:
 
 
 def refuse_constant(name: str) -> Any:
-    raise AssertionError(f"{name} is no JSON")
+    raise AssertionError(f"{name} is not JSON")
 
 
 def test_each_row_is_one_line_of_strict_json_with_its_place_in_the_run(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_a_broken_line_in_the_middle_is_named(tmp_path: Path, content: bytes, me
 def test_what_is_no_number_of_64_bits_is_none(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     odd = ['"x"', "[1]", "{}", "NaN", "Infinity", "1e999", "1" + "0" * 400, str(2**63)]
-    path.write_text("".join(f'{{"a": {each}}}\n' for each in odd) + '{"a": 1.5, "b": -7}\n')
+    path.write_text("".join(f'{{"a": {value}}}\n' for value in odd) + '{"a": 1.5, "b": -7}\n')
     assert read_metrics(path) == [*[{"a": None}] * len(odd), {"a": 1.5, "b": -7}]
     assert last_rows(path) == read_metrics(path)
 
@@ -91,7 +91,7 @@ def test_metrics_that_never_end_are_named_and_not_read(tmp_path: Path) -> None:
     assert last_rows(tmp_path / "metrics.jsonl") == []
 
 
-def test_a_resumed_run_goes_on_where_its_checkpoint_was_without_gap_or_overlap(
+def test_a_resumed_run_continues_at_its_checkpoint_without_gap_or_overlap(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "metrics.jsonl"
@@ -100,7 +100,7 @@ def test_a_resumed_run_goes_on_where_its_checkpoint_was_without_gap_or_overlap(
     saved = first.position()
     first.write(step(2), {"a/b": 1.0})
     first.close()
-    with path.open("ab") as torn:  # killed in the middle of a row
+    with path.open("ab") as torn:  # as if killed in the middle of a row
         torn.write(b'{"opt_st')
     second = JsonlRecorder(JsonlConfig(), info=info(tmp_path))
     second.rewind(saved)

@@ -1,4 +1,4 @@
-"""docs/metrics.md and the code name the same metrics."""
+"""docs/metrics.md lists exactly the metrics that the code records."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def named_in_code() -> set[str]:
     sources = (ROOT / "border_cli").rglob("*.py")
     names = {name for path in sources for name in NAME.findall(path.read_text(encoding="utf-8"))}
     sections = {"time/{section}": LEARNER_SECTIONS, "time/actor/{section}": ACTOR_SECTIONS}
-    for name, known in sections.items():
+    for name, section_names in sections.items():
         names.remove(name)
-        names |= {name.format(section=section) for section in known}
+        names |= {name.format(section=section) for section in section_names}
     names = {name.replace("{name}", "<name>") for name in names}
     return {re.sub(r"\{[^}]*\}", "<id>", name) for name in names}
 
@@ -32,7 +32,7 @@ def test_every_metric_of_the_code_is_documented() -> None:
 
 
 def test_every_documented_metric_exists() -> None:
-    scheduled = {"train/<schedule>"}  # by the names of settings
+    scheduled = {"train/<schedule>"}  # named after the setting that follows the schedule
     of_agents = {name for name in documented() - scheduled if name.startswith("train/")}
     agents = "".join(path.read_text() for path in (ROOT / "border_cli" / "agent").glob("*.py"))
     assert documented() - scheduled - of_agents - named_in_code() == set()

@@ -1,4 +1,4 @@
-"""What is delivered to a real MLflow store in SQLite."""
+"""Delivery of a run to a real MLflow store in SQLite."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def here(empty_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The current directory, with a store that is named as a whole: MLflow opens each name once."""
+    """The current directory, with an empty store at a unique URI: MLflow caches stores by URI."""
     monkeypatch.delenv("MLFLOW_EXPERIMENT_NAME", raising=False)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/here/mlflow.db")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
@@ -54,7 +54,7 @@ def row(at_s: float, **metrics: float) -> dict[str, Any]:
 
 
 def deliver(run: Path, *events: dict[str, Any]) -> None:
-    """Appends events to the outbox of a run, and delivers all of them."""
+    """Appends events to the outbox of a run and delivers all of them."""
     outbox = outbox_of(run, "mlflow")
     outbox.parent.mkdir(parents=True, exist_ok=True)
     with outbox.open("a") as file:
@@ -68,8 +68,8 @@ def runs_in(folder: Path) -> list[Any]:
     client = mlflow.MlflowClient(f"sqlite:///{folder / 'mlflow.db'}")
     return [
         run
-        for each in client.search_experiments()
-        for run in client.search_runs(each.experiment_id)
+        for experiment in client.search_experiments()
+        for run in client.search_runs(experiment.experiment_id)
     ]
 
 
@@ -98,7 +98,7 @@ def test_names_that_mlflow_refuses_are_delivered_as_other_names(here: Path) -> N
     params = {value: name for name, value in run.data.params.items() if name != "seed"}
     assert sorted(params, key=int) == values
     metrics = {str(int(value)): name for name, value in run.data.metrics.items()}
-    metrics["5"] = params["5"]  # which opt_steps has, too
+    metrics["5"] = params["5"]  # opt_steps has the value 5 as well
     assert metrics == params
     assert params["2"].startswith("a_0_-")
 
@@ -123,7 +123,7 @@ def test_the_settings_of_a_run_are_those_of_its_first_attempt(here: Path) -> Non
     assert run.data.params["lr"] == "0.1"
 
 
-def test_of_two_values_at_one_step_the_later_attempt_has_the_say(here: Path) -> None:
+def test_of_two_values_at_one_step_that_of_the_later_attempt_counts(here: Path) -> None:
     deliver(here / "run", begin(1), row(1.0, loss=9.0, attempt=1))
     deliver(here / "run", begin(2), row(2.0, loss=0.5, attempt=2))
     [run] = runs_in(here)
@@ -154,7 +154,7 @@ def test_a_run_that_is_resumed_elsewhere_is_told_where_its_records_are(
         deliver(here / "run", begin(2), row(2.0, loss=0.5))
     assert f"with MLFLOW_TRACKING_URI=sqlite:///{here}/mlflow.db" in str(refusal.value)
     assert (elsewhere / "mlflow.db").exists() == exists
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{here}/mlflow.db")  # as it says
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{here}/mlflow.db")  # as advised
     deliver(here / "run")
     [run] = runs_in(here)
     assert run.data.metrics["loss"] == 0.5

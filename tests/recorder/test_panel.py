@@ -1,4 +1,4 @@
-"""What is known of a run while it goes on, and what the live panel and the plain line say of it."""
+"""Progress of a run as displayed: rates, remaining time, the live panel and the plain line."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def midway() -> RunView:
     run.take_progress(progress(at(7.0, 6_250), GAUGES))
     run.take_row(at(9.0, 9_000), {"eval/return": 487.2})
     run.take_row(at(12.0, 12_000), {"eval/return": 412.3})
-    run.take_progress(progress(at(12.0, 12_300), GAUGES))  # 12,000 in 10 s
+    run.take_progress(progress(at(12.0, 12_300), GAUGES))  # 12,000 updates in 10 s
     return run
 
 
@@ -82,7 +82,7 @@ def test_the_panel_shows_everything_in_ten_lines_of_eighty_columns_and_a_hint() 
     assert {len(row) for row in rows} == {80}
     assert rows[0].startswith("╭─ dqn_cartpole  learning ──")
     for expected in (
-        "62 % of updates 0:06 left",  # 7,700 at 1,200 a second
+        "62 % of updates 0:06 left",  # 7,700 updates at 1,200 per second
         "updates 12,300 of 20,000",
         "env steps 13,300",
         "best eval 487.2 at 9,000",
@@ -131,7 +131,7 @@ def in_trouble(message: str) -> RunView:
     return run
 
 
-def test_what_goes_wrong_takes_one_line_of_the_panel_while_it_does() -> None:
+def test_a_problem_takes_one_line_of_the_panel_until_it_is_over() -> None:
     run = in_trouble(f"{PROBLEM}\nand more")
     for width in (60, 80):
         rows = drawn(run, width)[:-1]
@@ -145,7 +145,7 @@ def test_what_goes_wrong_takes_one_line_of_the_panel_while_it_does() -> None:
 
 def test_rates_are_means_over_the_last_seconds_because_samples_arrive_in_bursts() -> None:
     run = view()
-    for tenth in range(100):  # 20 updates every tenth of a second, 100 samples every half
+    for tenth in range(100):  # 20 updates every 0.1 s, 100 samples every 0.5 s
         step = RecordStep(
             opt_steps=20 * tenth, env_steps=100 * (tenth // 5), time_s=3.0 + tenth / 10
         )
@@ -173,7 +173,7 @@ def test_the_rates_are_counted_from_where_learning_begins() -> None:
     assert (nearest.fraction, nearest.left_s) == (0.0, math.inf)
 
     run.take_progress(progress(step(100, 600, 10.0), {}))
-    run.take_progress(progress(step(300, 800, 12.0), {}))  # 200 in 2 s: the last 700 take 7 s
+    run.take_progress(progress(step(300, 800, 12.0), {}))  # 100 updates/s, 700 left
     nearest = run.nearest_budget()
     assert nearest is not None
     assert (nearest.unit, nearest.fraction, nearest.left_s) == ("updates", 0.3, 7.0)
@@ -199,7 +199,7 @@ def test_the_rates_of_a_resumed_run_leave_out_that_it_fills_its_buffer_again() -
     for at in (step(500, 700, 90.0), step(500, 900, 100.0)):
         run.take_progress(progress(at, {}, "warm-up"))
     run.take_progress(progress(step(510, 900, 100.0), {}))
-    run.take_progress(progress(step(610, 900, 102.0), {}))  # 100 in 2 s: the last 390 take 7.8 s
+    run.take_progress(progress(step(610, 900, 102.0), {}))  # 50 updates/s, 390 left
     nearest = run.nearest_budget()
     assert nearest is not None
     assert nearest.left_s == pytest.approx(7.8)

@@ -1,4 +1,4 @@
-"""Event files, read back with TensorBoard's own loader."""
+"""TensorBoard event files, read back with TensorBoard's own loaders."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def step(opt_steps: int, env_steps: int = 7) -> RecordStep:
 
 
 def scalars(run_dir: Path, tag: str) -> list[tuple[int, float]]:
-    loaded = EventAccumulator(str(run_dir))
-    loaded.Reload()
-    return [(each.step, each.value) for each in loaded.Scalars(tag)]
+    accumulator = EventAccumulator(str(run_dir))
+    accumulator.Reload()
+    return [(event.step, event.value) for event in accumulator.Scalars(tag)]
 
 
 def events(run_dir: Path) -> list[Any]:
@@ -76,7 +76,7 @@ def test_the_time_of_an_event_is_that_of_the_clock_and_the_first_names_the_forma
     recorder.write(step(1), {"train/loss": 1.0})
     recorder.close()
 
-    head, *_, row = events(tmp_path)  # those between hold the settings
+    head, *_, row = events(tmp_path)  # the events in between hold the settings
     assert (head.file_version, head.wall_time) == ("brain.Event:2", 1001.0)
     assert row.wall_time == 1002.5
 
@@ -87,14 +87,14 @@ def test_numbers_that_are_not_finite_are_kept(tmp_path: Path) -> None:
     recorder.close()
     assert math.isnan(scalars(tmp_path, "train/loss")[0][1])
     assert scalars(tmp_path, "train/q") == [(1, math.inf)]
-    assert scalars(tmp_path, "train/huge") == [(1, math.inf)]  # past the range of 32 bits
+    assert scalars(tmp_path, "train/huge") == [(1, math.inf)]  # beyond the range of 32-bit floats
 
 
-def test_a_file_whose_head_does_not_fit_on_the_disk_begins_with_the_next_row(
+def test_a_file_whose_header_does_not_fit_on_the_disk_starts_with_the_next_row(
     tmp_path: Path,
 ) -> None:
     recorder = TensorboardRecorder(TensorboardConfig(), info=info(tmp_path))
-    with full_disk(70), pytest.raises(OSError, match="File too large"):  # in the head of the file
+    with full_disk(70), pytest.raises(OSError, match="File too large"):  # within the header
         recorder.write(step(1), {"train/loss": 1.0})
     recorder.write(step(2), {"train/loss": 1.0})
     recorder.close()
@@ -110,10 +110,10 @@ def test_the_first_two_groups_of_a_page_are_those_of_episodes_and_evaluations(
     recorder = TensorboardRecorder(TensorboardConfig(), info=info(tmp_path))
     recorder.write(step(1), dict.fromkeys(names, 1.0))
     recorder.close()
-    loaded = EventAccumulator(str(tmp_path))
-    loaded.Reload()
-    # TensorBoard groups by what stands before the first slash, sorts by name and opens two.
-    groups = sorted({each.partition("/")[0] for each in loaded.Tags()["scalars"]})
+    accumulator = EventAccumulator(str(tmp_path))
+    accumulator.Reload()
+    # TensorBoard groups tags by their prefix, sorts the groups by name and expands the first two.
+    groups = sorted({tag.partition("/")[0] for tag in accumulator.Tags()["scalars"]})
     assert groups[:2] == ["episode", "eval"]
 
 
@@ -132,26 +132,26 @@ def test_event_files_of_the_user_are_left_alone(tmp_path: Path) -> None:
 
 
 def hparams(run_dir: Path) -> dict[str, Any]:
-    """What the HParams page reads of one run."""
+    """Returns the settings and the status of a run, as the HParams page reads them."""
     page = PageAccumulator(str(run_dir))
     page.Reload()
     contents = page.PluginTagToContent("hparams")
     start = metadata.parse_session_start_info_plugin_data(contents["_hparams_/session_start_info"])
-    found: dict[str, Any] = {"settings": dict(start.hparams)}
+    session: dict[str, Any] = {"settings": dict(start.hparams)}
     ended = contents.get("_hparams_/session_end_info")
     if ended is not None:
-        found["status"] = metadata.parse_session_end_info_plugin_data(ended).status
-    return found
+        session["status"] = metadata.parse_session_end_info_plugin_data(ended).status
+    return session
 
 
 def test_the_settings_of_a_run_are_those_of_its_session(tmp_path: Path) -> None:
     settings = {"agent": "dqn", "agent.double": True, "agent.gamma": 0.99, "seed": 3}
     recorder = TensorboardRecorder(TensorboardConfig(), info=info(tmp_path, **settings))
     recorder.write(step(1), {"eval/return": 1.0})
-    found = hparams(tmp_path)
+    session = hparams(tmp_path)
     recorder.close()
-    assert found.keys() == {"settings"}  # it has not ended
-    values = found["settings"]
+    assert session.keys() == {"settings"}  # no status before the end
+    values = session["settings"]
     assert (values["agent"].string_value, values["agent.double"].bool_value) == ("dqn", True)
     assert (values["agent.gamma"].number_value, values["seed"].number_value) == (0.99, 3.0)
 
@@ -172,11 +172,11 @@ def test_a_session_ends_as_its_run_did_with_the_best_score(
 
 
 def texts(run_dir: Path) -> list[tuple[int, str]]:
-    """The texts that a page shows of one run."""
+    """Returns the steps and texts that the page of a run shows."""
     page = PageAccumulator(str(run_dir))
     page.Reload()
-    found = page.Tensors("settings")
-    return [(each.step, each.tensor_proto.string_val[0].decode()) for each in found]
+    events = page.Tensors("settings")
+    return [(event.step, event.tensor_proto.string_val[0].decode()) for event in events]
 
 
 def test_every_attempt_has_one_text_with_its_command_and_its_settings(tmp_path: Path) -> None:
@@ -206,45 +206,45 @@ def test_every_attempt_has_one_text_with_its_command_and_its_settings(tmp_path: 
     assert scalars(tmp_path, "train/loss") == [(10, 1.0), (20, 1.0), (30, 2.0), (40, 2.0)]
 
 
-# Event files of several attempts, as TensorBoard's own loaders show them
+# Event files of several attempts, as shown by TensorBoard's own loaders
 
 Rows = list[tuple[int, float]]
 
 
 class Attempts:
-    """The attempts of one run, all within the same second; and a page that stays open."""
+    """Attempts of one run, all within the same second, and a TensorBoard page that stays open."""
 
     def __init__(self, run_dir: Path) -> None:
         self.info, self.folder = info(run_dir), run_dir
-        self._begun: list[TensorboardRecorder] = []
+        self._recorders: list[TensorboardRecorder] = []
         self._page = PageAccumulator(str(self.folder))
 
     def begin(self) -> TensorboardRecorder:
-        self._begun.append(
+        self._recorders.append(
             TensorboardRecorder(TensorboardConfig(), info=self.info, wall_time_s=lambda: 1000.0)
         )
-        return self._begun[-1]
+        return self._recorders[-1]
 
     def page(self) -> Rows:
-        """What a page shows that has been open since the first call."""
+        """Returns the rows on a page that has been open since the first call."""
         self._page.Reload()
         tensors = self._page.Tensors("train/loss")
-        return [(each.step, each.tensor_proto.float_val[0]) for each in tensors]
+        return [(event.step, event.tensor_proto.float_val[0]) for event in tensors]
 
     def files(self) -> Rows:
-        """What one shows that is opened now."""
+        """Returns the rows on a page that is opened now."""
         return scalars(self.folder, "train/loss")
 
     def end(self) -> None:
-        for each in self._begun:
-            each.close()
+        for recorder in self._recorders:
+            recorder.close()
 
 
 @pytest.fixture
 def attempts(tmp_path: Path) -> Iterator[Attempts]:
-    begun = Attempts(tmp_path)
-    yield begun
-    begun.end()
+    attempts_of_run = Attempts(tmp_path)
+    yield attempts_of_run
+    attempts_of_run.end()
 
 
 def write(recorder: TensorboardRecorder, rows: Rows) -> None:
@@ -271,7 +271,7 @@ def test_two_resumes_leave_neither_gap_nor_overlap_on_a_page_or_in_the_files(
     assert attempts.page() == attempts.files() == [(10, 1.0), (20, 2.0), (30, 3.0)]
 
 
-def test_a_file_that_is_gone_or_damaged_keeps_no_run_from_going_on(
+def test_a_missing_or_damaged_file_does_not_stop_a_run(
     attempts: Attempts, caplog: pytest.LogCaptureFixture
 ) -> None:
     first = attempts.begin()
@@ -279,7 +279,7 @@ def test_a_file_that_is_gone_or_damaged_keeps_no_run_from_going_on(
     position = first.position()
     (path,) = event_files(attempts.folder)
     with path.open("ab") as file:
-        file.write(b"\x05" + bytes(11) + b"\xff" * 9)  # framed as a record, and none
+        file.write(b"\x05" + bytes(11) + b"\xff" * 9)  # framed like a record, but invalid
     second = attempts.begin()
     second.rewind(position)
     assert attempts.files() == [(10, 1.0)]
@@ -302,7 +302,7 @@ def test_a_position_that_names_another_file_is_refused_and_nothing_is_cut(
     assert other.read_bytes() == b"keep"
 
 
-def test_the_end_of_an_attempt_goes_where_a_run_is_resumed(attempts: Attempts) -> None:
+def test_a_resume_removes_the_end_of_the_earlier_attempt(attempts: Attempts) -> None:
     first = attempts.begin()
     write(first, [(10, 1.0)])
     position = first.position()

@@ -1,4 +1,4 @@
-"""What is printed before and after a run, and the log in between."""
+"""The console of a run: log lines, the table of times, and a closed stdout."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_the_time_tree_shows_the_largest_first_and_leaves_out_what_took_none() -
     ]
 
 
-def logged(console: Console) -> logging.Logger:
+def logger_on(console: Console) -> logging.Logger:
     logger = logging.Logger("test")
     logger.addHandler(ConsoleHandler(console))
     return logger
@@ -49,7 +49,7 @@ def logged(console: Console) -> logging.Logger:
 
 def test_a_log_line_has_time_and_message_and_is_never_wrapped() -> None:
     console = pipe(width=30)
-    logged(console).info("saved %s", LONG_PATH)
+    logger_on(console).info("saved %s", LONG_PATH)
     (line,) = lines(console)
     assert line[0] == "["
     assert line[3] == line[6] == ":"
@@ -58,7 +58,7 @@ def test_a_log_line_has_time_and_message_and_is_never_wrapped() -> None:
 
 def test_warnings_and_other_threads_are_named() -> None:
     console = pipe()
-    logger = logged(console)
+    logger = logger_on(console)
     thread = threading.Thread(target=logger.warning, args=("slow",), name="actor-3")
     thread.start()
     thread.join()
@@ -85,7 +85,7 @@ def test_a_reader_that_goes_away_ends_neither_the_run_nor_its_exit_status() -> N
         "for _ in range(3):\n"
         "    say(console, 'hello')\n"
         "print('unread')\n"
-        "sys.stderr.write('went on')\n"
+        "sys.stderr.write('continued')\n"
     )
     reader, writer = os.pipe()
     process = subprocess.Popen(
@@ -99,4 +99,4 @@ def test_a_reader_that_goes_away_ends_neither_the_run_nor_its_exit_status() -> N
     os.close(reader)
     _, errors = process.communicate("", timeout=30)
     assert process.returncode == 0
-    assert errors == "the output was closed; nothing more is printed\nwent on"
+    assert errors == "the output was closed; nothing more is printed\ncontinued"

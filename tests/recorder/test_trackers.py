@@ -1,5 +1,5 @@
-"""Trackers as they are: an MLflow server that is killed, W&B offline, trackio; and runs that lose
-them."""
+"""Runs with real trackers: MLflow in SQLite and on a server, W&B offline, and trackio; outages
+included."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def mlflow_client(folder: Path) -> Any:
 
 
 def runs_of(client: Any) -> list[Any]:
-    [experiment] = [each for each in client.search_experiments() if each.name == "border_cli"]
+    [experiment] = [item for item in client.search_experiments() if item.name == "border_cli"]
     return list(client.search_runs([experiment.experiment_id], max_results=50))
 
 
 def history(client: Any, run: Any, name: str) -> list[tuple[int, float]]:
-    found = client.get_metric_history(run.info.run_id, name)
-    return sorted((each.step, each.value) for each in found)
+    metrics = client.get_metric_history(run.info.run_id, name)
+    return sorted((metric.step, metric.value) for metric in metrics)
 
 
 def test_a_run_in_sqlite_has_all_of_it_and_a_resumed_one_its_id(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_a_run_in_sqlite_has_all_of_it_and_a_resumed_one_its_id(tmp_path: Path) 
     tags = first.data.tags
     assert (tags["status"], tags["exit_reason"]) == ("done", "max_opt_steps reached")
     assert tags["command"].endswith("trainer.max_opt_steps=32")
-    files = {each.path for each in client.list_artifacts(first.info.run_id)}
+    files = {artifact.path for artifact in client.list_artifacts(first.info.run_id)}
     assert files == {"settings", "best", "trackers"}
     finished(tmp_path, "mlflow", "resume=run", "trainer.max_opt_steps=60")
     [second] = runs_of(client)
@@ -92,14 +92,14 @@ def test_the_runs_of_a_sweep_have_one_parent(tmp_path: Path) -> None:
     client = mlflow_client(tmp_path)
     finished(tmp_path, "mlflow", "-m", "seed=0,1,2,3,4,5", "run_dir=six")
     parent = (tmp_path / "six/mlflow.parent").read_text()
-    runs = {each.info.run_id: each for each in runs_of(client)}
+    runs = {run.info.run_id: run for run in runs_of(client)}
     assert runs.pop(parent).info.status == "FINISHED"
     assert len(runs) == 6
-    assert {each.data.tags["mlflow.parentRunId"] for each in runs.values()} == {parent}
-    assert {each.data.params["seed"] for each in runs.values()} == set("012345")
+    assert {run.data.tags["mlflow.parentRunId"] for run in runs.values()} == {parent}
+    assert {run.data.params["seed"] for run in runs.values()} == set("012345")
 
 
-def test_a_killed_command_is_told_and_nothing_outlives_it_for_long(tmp_path: Path) -> None:
+def test_a_killed_command_is_recorded_and_its_delivery_process_exits(tmp_path: Path) -> None:
     client = mlflow_client(tmp_path)
     outbox = outbox_of(tmp_path / "run", "mlflow")
     with training(tmp_path, "mlflow", "run_dir=run", *LONG) as command:
@@ -113,7 +113,7 @@ def test_a_killed_command_is_told_and_nothing_outlives_it_for_long(tmp_path: Pat
 
 
 def wait_for_lock(descriptor: int) -> None:
-    """Returns once the process that delivers is gone."""
+    """Returns once the delivery process has exited."""
     import fcntl
 
     signal.alarm(60)
@@ -164,25 +164,25 @@ def test_the_death_of_the_delivering_process_ends_no_run(tmp_path: Path) -> None
 
 
 def delivering(run_dir: Path) -> list[int]:
-    """Processes that deliver for a run."""
-    found = []
-    for each in Path("/proc").glob("[0-9]*/cmdline"):
+    """Returns the process IDs of the delivery processes of a run."""
+    pids = []
+    for cmdline in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
-            words = each.read_bytes().split(b"\0")
+            words = cmdline.read_bytes().split(b"\0")
             if b"border_cli.recorder.deliver" in words and str(run_dir).encode() in words:
-                found.append(int(each.parent.name))
-    return found
+                pids.append(int(cmdline.parent.name))
+    return pids
 
 
 def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        return int(server.getsockname()[1])
 
 
 @contextmanager
-def served(folder: Path, port: int) -> Iterator[None]:
-    """An MLflow server on this port, killed at the end."""
+def running_server(folder: Path, port: int) -> Iterator[None]:
+    """Runs an MLflow server on this port and kills it at the end."""
     store = f"sqlite:///{folder / 'server.db'}"
     options = ["--backend-store-uri", store, "--port", str(port), "--workers", "1"]
     server = subprocess.Popen(
@@ -208,17 +208,17 @@ def served(folder: Path, port: int) -> Iterator[None]:
 def test_a_server_that_is_killed_and_started_again_has_every_row_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("flask", reason="mlflow server needs all of the package mlflow")
+    pytest.importorskip("flask", reason="mlflow server needs the full package mlflow")
     mlflow = pytest.importorskip("mlflow")
     port = free_port()
     uri = f"http://127.0.0.1:{port}"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     outbox = outbox_of(tmp_path / "run", "mlflow")
     with training(tmp_path, "mlflow", "run_dir=run", *LONG) as command:
-        with served(tmp_path, port):
+        with running_server(tmp_path, port):
             command.until(lambda: state_of(outbox)["delivered"] > 4_000)
         command.until(lambda: "not delivered for now" in command.said_so_far())
-        with served(tmp_path, port):
+        with running_server(tmp_path, port):
             before = state_of(outbox)["delivered"]
             command.until(lambda: state_of(outbox)["delivered"] > before)
             command.send(signal.SIGINT)
@@ -232,28 +232,28 @@ def test_a_server_that_is_killed_and_started_again_has_every_row_once(
 
 
 def wandb_records(folder: Path) -> Iterator[Any]:
-    """What all files of W&B's offline runs hold, by its own schema."""
+    """Yields the records in the files of W&B's offline runs, parsed with W&B's own schema."""
     from wandb.proto.wandb_internal_pb2 import Record
 
     for file in sorted(folder.glob("wandb/offline-run-*/*.wandb")):
-        data, place, whole = file.read_bytes(), 7, b""
-        while place + 7 <= len(data):
-            if 2**15 - place % 2**15 < 7:  # the rest of a block holds no record
-                place += 2**15 - place % 2**15
+        data, offset, payload = file.read_bytes(), 7, b""
+        while offset + 7 <= len(data):
+            if 2**15 - offset % 2**15 < 7:  # padding at the end of a block
+                offset += 2**15 - offset % 2**15
                 continue
-            _, length, kind = struct.unpack_from("<IHB", data, place)
-            whole += data[place + 7 : place + 7 + length]
-            place += 7 + length
-            if kind in (1, 4):  # whole, or its last part
-                record, whole = Record.FromString(whole), b""
+            _, length, kind = struct.unpack_from("<IHB", data, offset)
+            payload += data[offset + 7 : offset + 7 + length]
+            offset += 7 + length
+            if kind in (1, 4):  # a complete record, or the last part of one
+                record, payload = Record.FromString(payload), b""
                 yield record
 
 
 def wandb_rows(folder: Path) -> list[dict[str, Any]]:
     return [
         {
-            each.key or each.nested_key[0]: json.loads(each.value_json)
-            for each in record.history.item
+            item.key or item.nested_key[0]: json.loads(item.value_json)
+            for item in record.history.item
         }
         for record in wandb_records(folder)
         if record.HasField("history")
@@ -264,28 +264,28 @@ def test_wandb_offline_has_every_row_and_a_resumed_run_its_id(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("wandb")
-    monkeypatch.setenv("HOME", str(tmp_path))  # nobody has logged in
+    monkeypatch.setenv("HOME", str(tmp_path))  # without a W&B login
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
     finished(tmp_path, "wandb", "run_dir=run", "trainer.max_opt_steps=20")
-    first = [(row["opt_steps"], row["loss"]) for row in rows_of(tmp_path / "run") if "loss" in row]
-    found = [(row["opt_steps"], row["loss"]) for row in wandb_rows(tmp_path) if "loss" in row]
-    assert found == first
+    saved = [(row["opt_steps"], row["loss"]) for row in rows_of(tmp_path / "run") if "loss" in row]
+    logged = [(row["opt_steps"], row["loss"]) for row in wandb_rows(tmp_path) if "loss" in row]
+    assert logged == saved
     finished(tmp_path, "wandb", "resume=run", "trainer.max_opt_steps=40")
-    places = sorted((tmp_path / "wandb").glob("offline-run-*"))
-    assert len({each.name.rpartition("-")[2] for each in places}) == 1
+    folders = sorted((tmp_path / "wandb").glob("offline-run-*"))
+    assert len({folder.name.rpartition("-")[2] for folder in folders}) == 1
     assert [row["attempt"] for row in wandb_rows(tmp_path) if row["opt_steps"] == 40][-1] == 2
 
 
 def from_trackio(script: str) -> Any:
-    """What a script finds in its store."""
-    whole = (
+    """Runs a script that reads from `Store`, trackio's store; returns its variable `found`."""
+    code = (
         f"import json; from trackio.sqlite_storage import SQLiteStorage as Store; {script}; "
         "print(json.dumps(found))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", whole], capture_output=True, text=True, check=True, timeout=60
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )
-    return json.loads(done.stdout.splitlines()[-1])
+    return json.loads(process.stdout.splitlines()[-1])
 
 
 def test_trackio_has_every_row_and_a_resumed_run_its_name(
@@ -298,7 +298,8 @@ def test_trackio_has_every_row_and_a_resumed_run_its_name(
     rows = from_trackio(
         "[run] = Store.get_runs('border_cli'); found = Store.get_logs('border_cli', run)"
     )
-    newest = {row["opt_steps"]: row["attempt"] for row in rows}  # of an attempt that began again
+    # A step that both attempts have logged counts for the later one.
+    newest = {row["opt_steps"]: row["attempt"] for row in rows}
     assert set(newest) == {row["opt_steps"] for row in rows_of(tmp_path / "run")}
     assert set(newest.values()) == {1, 2}
 
@@ -313,10 +314,10 @@ def test_a_sweep_is_a_group_of_wandb_and_of_trackio(
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
     both = ("recorder=[jsonl,wandb,trackio]", "recorder.wandb.close_timeout_s=60")
     finished(tmp_path, "trackio", "-m", "seed=0,1", "run_dir=two", *both)
-    runs = [each.run for each in wandb_records(tmp_path) if each.HasField("run")]
+    runs = [record.run for record in wandb_records(tmp_path) if record.HasField("run")]
     names = {"two/seed-0", "two/seed-1"}
-    assert {each.display_name for each in runs} == names
-    assert {each.run_group for each in runs} == {"two"}
+    assert {run.display_name for run in runs} == names
+    assert {run.run_group for run in runs} == {"two"}
     script = (
         "runs = Store.get_runs('border_cli'); "
         "found = {run: Store.get_run_config('border_cli', run)['_Group'] for run in runs}"

@@ -1,4 +1,4 @@
-"""How the process that delivers ends, over a stand-in for MLflow that creates its store slowly."""
+"""How the delivery process ends. A fake MLflow takes long to create its store."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from border_cli.core.output import RecordStep, RunEnd, RunInfo
 from border_cli.recorder.config import MlflowConfig
 from border_cli.recorder.tracking import TrackerRecorder, outbox_of, state_of
 
-# The constructor of the client waits for a word from the test, if no other process may create
-# tables meanwhile.
+# If the lock that keeps other processes from creating tables is held, the constructor of the client
+# waits until the test writes to the pipe `word`.
 PACKAGE = """
 import fcntl, os
 from pathlib import Path
@@ -41,7 +41,7 @@ class MlflowClient:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current directory, with the stand-in and the pipe that it reads from."""
+    """The current directory, with the fake package and the pipe that it reads from."""
     (tmp_path / "packages/mlflow").mkdir(parents=True)
     (tmp_path / "packages/mlflow/__init__.py").write_text(PACKAGE)
     (tmp_path / "packages/mlflow/entities.py").write_text("Metric = Param = RunTag = None")
@@ -61,13 +61,13 @@ def recorder_in(run_dir: Path) -> TrackerRecorder:
     return TrackerRecorder(MlflowConfig(close_timeout_s=0.1), info=info)
 
 
-@pytest.mark.slow  # five seconds are given to the event that is being delivered
-def test_the_creation_of_a_store_is_not_killed_and_its_process_ends_after_that(
+@pytest.mark.slow  # waits five seconds for the event that is being delivered
+def test_a_process_that_creates_a_store_is_not_killed_and_exits_afterwards(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     recorder = recorder_in(folder / "run")
     recorder.write(RecordStep(opt_steps=1, env_steps=1, time_s=0.0), {"loss": 1.0})
-    with (folder / "word").open("w") as word:  # opens once the process reads, to create the store
+    with (folder / "word").open("w") as word:  # blocks until the process creates the store
         recorder.end(RunEnd(status="done"))
         recorder.close()
         with caplog.at_level(logging.WARNING):
@@ -78,21 +78,21 @@ def test_the_creation_of_a_store_is_not_killed_and_its_process_ends_after_that(
     outbox = outbox_of(folder / "run", "mlflow")
     with outbox.open("rb") as file:
         signal.alarm(60)
-        fcntl.flock(file, fcntl.LOCK_EX)  # held by that process until its end
+        fcntl.flock(file, fcntl.LOCK_EX)  # the delivery process holds it until it exits
         signal.alarm(0)
-    recorder.wait()  # for what the system keeps of a process until then
+    recorder.wait()  # reaps the process
     assert (folder / "created").read_text() == "whole"
-    assert "no server answers" not in outbox.with_suffix(".log").read_text()  # came no further
+    assert "no server answers" not in outbox.with_suffix(".log").read_text()  # it exited earlier
     assert state_of(outbox)["opening"] is False
 
 
-def test_the_status_tells_whether_all_was_delivered(folder: Path) -> None:
+def test_the_exit_status_shows_whether_everything_was_delivered(folder: Path) -> None:
     (folder / "word").unlink()
     (folder / "word").write_text("whole")
     outbox = outbox_of(folder / "run", "mlflow")
     command = [sys.executable, "-P", "-m", "border_cli.recorder.deliver", "run", "mlflow", "0.1"]
 
-    def delivered() -> subprocess.CompletedProcess[str]:
+    def deliver() -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False
         )
@@ -100,12 +100,12 @@ def test_the_status_tells_whether_all_was_delivered(folder: Path) -> None:
     outbox.parent.mkdir(parents=True)
     begin = '{"kind": "begin", "name": "run", "settings": {}, "tags": {}, "project": null, '
     outbox.write_text(f'{begin}"step": "opt_steps"}}\n{{"kind": "end", "summary": {{}}}}\n')
-    refused = delivered()
+    refused = deliver()
     assert refused.returncode == 1, refused.stderr
     assert "not delivered for now: OSError('no server answers')" in refused.stdout
     outbox.with_suffix(".json").write_text('{"run": "id", "store": "sqlite:////x/mlflow.db"}')
-    elsewhere = delivered()
+    elsewhere = deliver()
     assert elsewhere.returncode == 2
     assert "deliver with MLFLOW_TRACKING_URI=sqlite:////x/mlflow.db" in elsewhere.stdout
     outbox.with_suffix(".json").write_text(f'{{"delivered": {outbox.stat().st_size}}}')
-    assert delivered().returncode == 0
+    assert deliver().returncode == 0
