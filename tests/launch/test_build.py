@@ -1,4 +1,4 @@
-"""Parts of a run from its settings."""
+"""Building parts of a run from its settings."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def test_prioritized_replay_is_refused_for_an_agent_without_errors(agent: str) -
 
 
 def test_settings_that_compare_runs_are_flat_and_named_as_they_are_typed() -> None:
-    found = hyperparameters(compose(*SMALL, "seed=7", "agent.hidden=[8,4]", "run_dir=x"))
-    assert (found["agent"], found["agent.hidden"], found["seed"]) == ("dqn", "[8, 4]", 7)
-    assert found["env.max_episode_steps"] == "null"
-    groups = {name.partition(".")[0] for name in found}
+    flat = hyperparameters(compose(*SMALL, "seed=7", "agent.hidden=[8,4]", "run_dir=x"))
+    assert (flat["agent"], flat["agent.hidden"], flat["seed"]) == ("dqn", "[8, 4]", 7)
+    assert flat["env.max_episode_steps"] == "null"
+    groups = {name.partition(".")[0] for name in flat}
     assert groups.isdisjoint({"run_dir", "name", "recorder", "checkpoint", "quiet"})
-    assert all(isinstance(each, bool | int | float | str) for each in found.values())
+    assert all(isinstance(value, bool | int | float | str) for value in flat.values())

@@ -1,4 +1,4 @@
-"""What settings of several groups amount to together."""
+"""Settings that result from several config groups together."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.case_sampling import sampled
 SMALL = ("agent=dqn", "env=cartpole", "~tuned")
 
 
-@cache  # they are immutable
+@cache  # the settings are immutable
 def settings(*overrides: str) -> EffectiveSettings:
     return effective_settings(compose(*SMALL, *overrides))
 
@@ -41,9 +41,9 @@ def settings(*overrides: str) -> EffectiveSettings:
 def test_evaluations_have_the_arguments_of_training_but_for_those_that_are_replaced(
     typed: tuple[str, ...], kwargs: dict[str, object]
 ) -> None:
-    found = settings("env.kwargs={shaping: dense, obstacles: 5}", *typed)
-    assert vars(found.evaluation_env)["kwargs"] == kwargs
-    assert vars(found.env)["kwargs"] == {"shaping": "dense", "obstacles": 5}
+    effective = settings("env.kwargs={shaping: dense, obstacles: 5}", *typed)
+    assert vars(effective.evaluation_env)["kwargs"] == kwargs
+    assert vars(effective.env)["kwargs"] == {"shaping": "dense", "obstacles": 5}
 
 
 @pytest.mark.parametrize(
@@ -68,8 +68,8 @@ def test_the_header_lists_the_schedules_that_something_follows(
     offline = ("replay_buffer=dataset", "replay_buffer.dataset=a/b-v0") * (
         "trainer=offline" in typed
     )
-    found = schedule_lines(settings(*typed, *offline))
-    assert found == ([("schedules", lines)] if lines else [])
+    header_lines = schedule_lines(settings(*typed, *offline))
+    assert header_lines == ([("schedules", lines)] if lines else [])
 
 
 @pytest.mark.parametrize(
@@ -90,10 +90,10 @@ def test_the_trainer_and_the_actor_manager_decide_together_who_steps(
     n_buffer: int,
     in_learner_thread: bool,
 ) -> None:
-    found = settings(*overrides)
-    assert (found.backend, found.num_actors) == (backend, num_actors)
-    assert found.actors.n_buffer == n_buffer
-    assert found.actors.in_learner_thread == in_learner_thread
+    effective = settings(*overrides)
+    assert (effective.backend, effective.num_actors) == (backend, num_actors)
+    assert effective.actors.n_buffer == n_buffer
+    assert effective.actors.in_learner_thread == in_learner_thread
 
 
 @pytest.mark.parametrize(
@@ -112,8 +112,8 @@ def test_the_trainer_and_the_actor_manager_decide_together_who_steps(
 def test_a_bit_reproducible_run_evaluates_inline(
     overrides: tuple[str, ...], background: bool
 ) -> None:
-    found = settings("evaluator.background=true", *overrides)
-    assert found.evaluates_in_background(images_of(84)) == background
+    effective = settings("evaluator.background=true", *overrides)
+    assert effective.evaluates_in_background(images_of(84)) == background
     assert not settings("evaluator.background=false", *overrides).evaluates_in_background(
         images_of(84)
     )
@@ -126,12 +126,12 @@ def images_of(side: int) -> EnvSpec:
 
 
 def test_the_evaluation_has_an_environment_for_each_episode() -> None:
-    found = settings(
+    effective = settings(
         "evaluator.env={max_episode_steps: 7}", "env.num_envs=4", "evaluator.num_episodes=3"
     )
-    assert (found.evaluation_env.num_envs, found.evaluation_env.max_episode_steps) == (3, 7)
-    assert found.env.num_envs == 4
-    assert found.with_episodes(9).evaluation_env.num_envs == 9
+    assert (effective.evaluation_env.num_envs, effective.evaluation_env.max_episode_steps) == (3, 7)
+    assert effective.env.num_envs == 4
+    assert effective.with_episodes(9).evaluation_env.num_envs == 9
     with pytest.raises(ConfigError, match="max_episode_steps must be at least 1"):
         _ = settings("evaluator.env={max_episode_steps: 0}").evaluation_env
 
@@ -147,9 +147,9 @@ def test_the_evaluation_has_an_environment_for_each_episode() -> None:
 def test_an_update_has_one_thread_unless_more_are_asked_for(
     overrides: tuple[str, ...], threads: int
 ) -> None:
-    found = effective_settings(compose(*overrides))
-    assert found.torch_threads == threads
-    with build_agent(found, env_factory(found).spec).learner_thread():
+    effective = effective_settings(compose(*overrides))
+    assert effective.torch_threads == threads
+    with build_agent(effective, env_factory(effective).spec).learner_thread():
         assert torch.get_num_threads() == threads
 
 
@@ -169,7 +169,7 @@ def test_an_update_has_one_thread_unless_more_are_asked_for(
 def test_environments_are_stepped_one_by_one_where_runs_are_bit_reproducible(
     overrides: tuple[str, ...], env: type[Env]
 ) -> None:
-    found = settings("env.num_envs=2", *overrides)
-    made = env_factory(found).make(training=True)
-    assert type(made) is env
-    made.close()
+    effective = settings("env.num_envs=2", *overrides)
+    training_env = env_factory(effective).make(training=True)
+    assert type(training_env) is env
+    training_env.close()

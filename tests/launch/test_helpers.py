@@ -1,4 +1,4 @@
-"""Helper processes of environments: they are terminated as their environment expects it."""
+"""Helper processes of environments end with the run, as their environment terminates them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.commands import QUICK, Command
 
-# An environment that ends its helper as the documentation of multiprocessing, or subprocess, says.
+# Environments that end a helper as the documentation of multiprocessing or subprocess recommends.
 HELPERS = """
 import multiprocessing, subprocess, time
 from gymnasium.envs.classic_control import CartPoleEnv
@@ -29,7 +29,7 @@ class Program(CartPoleEnv):
         self.helper.terminate()
         self.helper.wait()
 """
-SECONDS = "614.2853"  # by which the programs of these tests are found
+SECONDS = "614.2853"  # identifies the programs started by these tests
 
 
 @pytest.mark.slow
@@ -41,7 +41,7 @@ def test_a_run_ends_with_the_helpers_of_its_environments(
     (tmp_path / "helpers.py").write_text(HELPERS.format(seconds=SECONDS))
     more = ("trainer.eval_interval=1", "evaluator.background=true", f"actor_manager={backend}")
     with Command(tmp_path, f"env.id=helpers:{kind}", "agent=dqn", *QUICK, *more) as command:
-        status, said = command.ended()
-    assert status == 0, said
-    found = psutil.process_iter(["cmdline"])
-    assert not [each for each in found if SECONDS in (each.info["cmdline"] or ())]
+        status, output = command.ended()
+    assert status == 0, output
+    processes = psutil.process_iter(["cmdline"])
+    assert not [process for process in processes if SECONDS in (process.info["cmdline"] or ())]

@@ -1,4 +1,4 @@
-"""The log of a job."""
+"""The log file of a job, and what a refused job prints and logs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.commands import QUICK
 def test_lines_go_to_the_file_and_handlers_come_back(folder: Path) -> None:
     root = logging.getLogger()
     before, level = list(root.handlers), root.level
-    for _ in range(2):  # a run that is resumed goes on in its file
+    for _ in range(2):  # a resumed run appends to the file
         with job_log(folder, Console(quiet=True), quiet=True):
             logging.getLogger("border_cli.test").info("one")
     lines = (folder / "border-train.log").read_text().splitlines()
@@ -24,10 +24,10 @@ def test_lines_go_to_the_file_and_handlers_come_back(folder: Path) -> None:
     assert (root.handlers, root.level) == (before, level)
 
 
-def test_a_run_that_is_refused_where_another_has_ended_reports_nothing_of_that(
+def test_a_run_refused_in_the_directory_of_a_finished_run_does_not_report_that_run(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It may begin after the command has checked that the directory is free."""
+    """Another run may use the directory after the command has checked that it is free."""
     typed = ["agent=dqn", "env=cartpole", "quiet=true", "run_dir=one", "recorder=none", *QUICK]
     job = Composer().job(typed)
     assert train_job(job).exit_status == 0

@@ -1,4 +1,4 @@
-"""From a data set on the disk to the rows and the weights of a run."""
+"""Data sets on the disk as the replay buffer and the reference scores of a run."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NESTED = gym.spaces.Dict(
 
 
 class Nested(gym.Env[Any, Any]):
-    """Episodes of four steps, whose observations have parts of every kind."""
+    """An environment with episodes of four steps and nested observations of many kinds."""
 
     observation_space, action_space = NESTED, gym.spaces.Discrete(2)
 
@@ -78,7 +78,7 @@ def config_of(*overrides: str) -> RunConfig:
 
 
 def write_numbers(actions: tuple[int, ...] = (3, 4), *, episodes: int = 1, **flags: bool) -> None:
-    """Each episode observes 0, 1, 2, …, takes these actions and pays 1, 2, …"""
+    """Writes a data set of episodes with observations 0, 1, 2, … and rewards 1, 2, …"""
     steps = len(actions)
     observations = np.arange(steps + 1.0)[:, None]
     rewards = [float(1 + t) for t in range(steps)]
@@ -99,7 +99,7 @@ def test_rows_go_through_the_step_processor_of_the_run() -> None:
     assert rows.action[order].tolist() == [3, 4, 5]
     assert rows.reward[order].tolist() == [1 + 2 / 2, 2 + 3 / 2, 3]
     assert rows.discount[order].tolist() == [0.25, 0, 0]
-    assert rows.next_obs[order, 0].tolist() == [2, 3, 3]  # the true last observation
+    assert rows.next_obs[order, 0].tolist() == [2, 3, 3]  # the actual final observation
 
 
 def test_a_cut_episode_bootstraps() -> None:
@@ -135,7 +135,7 @@ def test_an_agent_is_shown_every_row_once() -> None:
     observe_stored(
         agent, build_replay_buffer(effective_settings(compose("env=cartpole")), spec_of())
     )
-    assert agent.seen == 5_000  # nothing is there from the start
+    assert agent.seen == 5_000  # a buffer without a data set starts empty
 
 
 @pytest.mark.parametrize(
@@ -194,11 +194,11 @@ def test_a_damaged_file_is_refused_in_the_rehearsal(datasets: Path) -> None:
 
 
 @pytest.mark.parametrize("module", ["minari", "h5py"])
-def test_a_missing_package_is_said_with_the_line_that_installs_it(
+def test_a_missing_package_is_reported_with_its_install_command(
     module: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_numbers()
-    for name in [each for each in sys.modules if each.split(".")[0] == "minari"]:
+    for name in [loaded for loaded in sys.modules if loaded.split(".")[0] == "minari"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ConfigError, match=r'pip install "border-cli\[offline\]"'):
@@ -213,19 +213,19 @@ def test_references_are_those_of_the_settings_else_of_the_data_set() -> None:
     write_numbers()
     assert references() == (None, None)
     write_cartpole(CARTPOLE, ref_min_score=20.0, ref_max_score=120.0)
-    own = f"replay_buffer.dataset={CARTPOLE}"
-    assert references(own) == (20.0, 120.0)
-    given = ("evaluator.ref_min_score=0", "evaluator.ref_max_score=140")
-    assert references(own, *given) == (0.0, 140.0)
+    dataset = f"replay_buffer.dataset={CARTPOLE}"
+    assert references(dataset) == (20.0, 120.0)
+    refs = ("evaluator.ref_min_score=0", "evaluator.ref_max_score=140")
+    assert references(dataset, *refs) == (0.0, 140.0)
 
 
 def columns(values: list[Any]) -> Any:
-    """Observations as Minari has them: a list or array in the place of each leaf."""
+    """Stacks observations as Minari stores them: one list or array per leaf."""
     first = values[0]
     if isinstance(first, dict):
-        return {key: columns([each[key] for each in values]) for key in first}
+        return {key: columns([value[key] for value in values]) for key in first}
     if isinstance(first, tuple):
-        return tuple(columns([each[i] for each in values]) for i in range(len(first)))
+        return tuple(columns([value[i] for value in values]) for i in range(len(first)))
     return values if isinstance(first, str) else np.stack(values)
 
 
@@ -234,7 +234,7 @@ def test_a_nested_data_set_is_flattened_as_the_environment_flattens(tmp_path: Pa
     observed = [NESTED.sample() for _ in range(5)]
     one = episode(columns(observed), np.array([0, 1, 0, 1]), [1.0] * 4, terminated=True)
     write(NUMBERS, [one], NESTED, gym.spaces.Discrete(2))
-    flat = np.float32([gym.spaces.flatten(NESTED, each) for each in observed])
+    flat = np.float32([gym.spaces.flatten(NESTED, obs) for obs in observed])
     config = config_of(*FLAT, "agent.hidden=[4]", "trainer.max_opt_steps=3", "recorder=none")
     effective = effective_settings(config)
     spec = env_factory(effective).spec
@@ -242,7 +242,7 @@ def test_a_nested_data_set_is_flattened_as_the_environment_flattens(tmp_path: Pa
     rows: Any = rows_of(build_replay_buffer(effective, spec))
     np.testing.assert_array_equal(rows.obs, flat[:-1])
     np.testing.assert_array_equal(rows.next_obs, flat[1:])
-    assert trained(config, tmp_path / "run").best_score == 4  # it plays there
+    assert trained(config, tmp_path / "run").best_score == 4  # evaluations flatten, too
 
 
 def test_observations_that_the_environment_does_not_flatten_are_refused_by_name() -> None:

@@ -1,4 +1,4 @@
-"""Whole runs from settings that were put together by hand."""
+"""Complete runs: what they leave on the disk, interruptions, limits and hangs."""
 
 from __future__ import annotations
 
@@ -75,28 +75,28 @@ def facts(run_dir: Path) -> dict[str, Any]:
 def test_a_training_leaves_everything_that_a_run_directory_has(kind: str, tmp_path: Path) -> None:
     result = trained(make_config(kind), tmp_path)
 
-    told = facts(tmp_path)
-    assert told["status"] == "done"
-    assert told["opt_steps"] == result.trainer_stats.opt_steps == result.agent.opt_steps == 300
-    assert told["samples_total"] == sum(each.samples for each in result.actor_stats)
-    assert told["env_steps"] == sum(each.env_steps for each in result.actor_stats)
-    assert told["samples_total"] >= 100 + 299  # the warm-up, and one sample per further update
+    record = facts(tmp_path)
+    assert record["status"] == "done"
+    assert record["opt_steps"] == result.trainer_stats.opt_steps == result.agent.opt_steps == 300
+    assert record["samples_total"] == sum(stats.samples for stats in result.actor_stats)
+    assert record["env_steps"] == sum(stats.env_steps for stats in result.actor_stats)
+    assert record["samples_total"] >= 100 + 299  # the warm-up, plus one sample per later update
     rows = read_metrics(tmp_path / "metrics.jsonl")
     scores = {row["opt_steps"]: row["eval/return"] for row in rows if "eval/return" in row}
     assert sorted(scores) == [100, 200, 300]
-    assert told["best_score"] == result.best_score == max(scores.values())
-    assert scores[told["best_opt_steps"]] == told["best_score"]
+    assert record["best_score"] == result.best_score == max(scores.values())
+    assert scores[record["best_opt_steps"]] == record["best_score"]
     assert steps_saved(tmp_path) == [150, 300]
     for which in ("best", "latest", "150"):
         verify(find_checkpoint(tmp_path, which))
     assert list(tmp_path.glob("events.out.tfevents.*"))
 
 
-# Runs that do not reach their end ---------------------------------------------------------------
+# Runs that end early ----------------------------------------------------------------------------
 
 
 class Recording(ListRecorder):
-    """Counts its closings, keeps how the run ended, and acts at its second row."""
+    """Calls `act` at its second row; records how the run ended and how often it was closed."""
 
     ended: RunEnd | None = None
 
@@ -118,7 +118,7 @@ class Recording(ListRecorder):
 
 
 class Delivering(Recording):
-    """Notes what `run.json` says, and which threads there are, while the end waits for it."""
+    """Records the status in `run.json` and the threads while the run waits for the delivery."""
 
     status, threads = "", ()
 
@@ -129,7 +129,7 @@ class Delivering(Recording):
     def wait(self) -> None:
         assert self.closings == 1
         self.status = facts(self._run_dir)["status"]
-        self.threads = tuple(each.name for each in threading.enumerate())
+        self.threads = tuple(thread.name for thread in threading.enumerate())
 
 
 def test_a_delivery_that_takes_long_changes_nothing_in_how_a_run_ended(tmp_path: Path) -> None:
@@ -149,22 +149,22 @@ def test_an_interrupted_run_saves_and_says_so(kind: str, tmp_path: Path) -> None
     recorder = Recording(lambda: stop.request(Interrupted(signal.SIGINT)))
     with pytest.raises(Interrupted, match="stopped by SIGINT"):
         trained(make_config(kind), tmp_path, recorders=[recorder], stop=stop)
-    told = facts(tmp_path)
-    assert (told["status"], told["exit_reason"]) == ("interrupted", "stopped by SIGINT")
-    assert told["opt_steps"] == 100
+    record = facts(tmp_path)
+    assert (record["status"], record["exit_reason"]) == ("interrupted", "stopped by SIGINT")
+    assert record["opt_steps"] == 100
     assert steps_saved(tmp_path) == [100]
     assert recorder.ended is not None
     assert (recorder.ended.status, recorder.ended.exit_reason) == (
-        told["status"],
-        told["exit_reason"],
+        record["status"],
+        record["exit_reason"],
     )
-    assert recorder.ended.best_score == told["best_score"]
-    assert recorder.ended.summary["opt_steps"] == told["opt_steps"]
+    assert recorder.ended.best_score == record["best_score"]
+    assert recorder.ended.summary["opt_steps"] == record["opt_steps"]
     assert recorder.closings == 1
 
 
 def test_a_job_of_a_sweep_that_was_stopped_before_it_ran_is_interrupted(tmp_path: Path) -> None:
-    """No signal reaches it: the command does not know yet that it runs."""
+    """The job received no signal, because it was not yet marked as running."""
     write_stop(tmp_path, "stopped by SIGINT")
     with pytest.raises(Interrupted, match="stopped by SIGTERM"):
         trained(make_config("sync"), tmp_path / "job", sweep=tmp_path)
@@ -172,14 +172,14 @@ def test_a_job_of_a_sweep_that_was_stopped_before_it_ran_is_interrupted(tmp_path
 
 def test_settings_that_only_a_component_can_refuse_close_what_was_open(tmp_path: Path) -> None:
     recorder = Recording()
-    env = GymConfig(id="Pendulum-v1")  # its actions are no choice of one of n
+    env = GymConfig(id="Pendulum-v1")  # its actions are not discrete
     with pytest.raises(ConfigError, match="dqn"):
         trained(make_config("sync", env=env), tmp_path, recorders=[recorder])
     assert facts(tmp_path)["status"] == "failed"
     assert recorder.closings == 1
 
 
-def test_the_limit_that_ended_the_run_is_the_one_that_is_told(tmp_path: Path) -> None:
+def test_the_exit_reason_is_the_limit_that_ended_the_run(tmp_path: Path) -> None:
     limits: list[tuple[str, dict[str, Any]]] = [
         ("max_env_steps", {"max_opt_steps": None, "max_env_steps": 150}),
         ("max_time_s", {"max_opt_steps": None, "max_time_s": 1e-3}),
@@ -190,18 +190,18 @@ def test_the_limit_that_ended_the_run_is_the_one_that_is_told(tmp_path: Path) ->
         assert facts(tmp_path / name)["exit_reason"] == f"{name} reached"
 
 
-# What a caller brings along ---------------------------------------------------------------------
+# Options of the caller --------------------------------------------------------------------------
 
 
-def test_what_is_known_before_a_run_is_built_and_what_its_caller_adds(tmp_path: Path) -> None:
+def test_on_prepared_is_called_while_the_run_is_marked_as_running(tmp_path: Path) -> None:
     trainer = SyncConfig(**BUDGET | {"max_opt_steps": 1})
     job = Job(folder=tmp_path, config=make_config("sync", trainer=trainer), command=("mine",))
 
-    def look(run: Run) -> None:
+    def check_prepared(run: Run) -> None:
         assert run.spec.id == "CartPole-v1"
         assert facts(tmp_path)["status"] == "running"
 
-    run_job(job, RunOptions(on_prepared=look))
+    run_job(job, RunOptions(on_prepared=check_prepared))
     assert facts(tmp_path)["command"] == ["mine"]
     assert facts(tmp_path)["status"] == "done"
 
@@ -209,12 +209,13 @@ def test_what_is_known_before_a_run_is_built_and_what_its_caller_adds(tmp_path: 
 # Hanging ----------------------------------------------------------------------------------------
 
 
-# A KeyboardInterrupt has no words and does not match; left alone it would end all tests.
-HEARD = (Stalled, KeyboardInterrupt)
+# A stray KeyboardInterrupt would end the whole test run. If it is expected here, only this test
+# fails, because its empty message does not match.
+EXPECTED = (Stalled, KeyboardInterrupt)
 
 
 class HangingRecorder(Recorder):
-    """Does not come back from its closing."""
+    """A recorder whose `close` hangs."""
 
     def write(self, step: RecordStep, metrics: Metrics, *, final: bool = False) -> None:
         pass
@@ -227,8 +228,8 @@ class HangingRecorder(Recorder):
 
 
 @pytest.mark.slow
-def test_a_part_that_hangs_as_it_is_closed_is_found_too(tmp_path: Path) -> None:
+def test_a_component_that_hangs_in_close_is_detected(tmp_path: Path) -> None:
     trainer = SyncConfig(**BUDGET | {"stall_timeout_s": 0.2})
-    with pytest.raises(HEARD, match=r"threading\.Event\(\)\.wait\(20\)"):
+    with pytest.raises(EXPECTED, match=r"threading\.Event\(\)\.wait\(20\)"):
         trained(make_config("sync", trainer=trainer), tmp_path, recorders=[HangingRecorder()])
     assert facts(tmp_path)["status"] == "failed"

@@ -1,4 +1,4 @@
-"""The advice at the end of a run, from times made up by hand."""
+"""The advice at the end of a run, derived from made-up times."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ def advice(
     paced: bool = True,
     unlimited_episodes: bool = False,
 ) -> str:
-    said = bottleneck_advice(
+    text = bottleneck_advice(
         learner,
         in_learner_thread=in_learner_thread,
         actor_threads=actor_threads,
         paced=paced,
         unlimited_episodes=unlimited_episodes,
     )
-    assert said is not None
-    return said
+    assert text is not None
+    return text
 
 
 @pytest.mark.parametrize(
@@ -45,13 +45,13 @@ def advice(
 def test_advice_names_the_setting_for_what_took_most(
     learner: dict[str, float], kind: dict[str, bool], setting: str
 ) -> None:
-    said = advice(learner, **kind)
+    text = advice(learner, **kind)
     share = "(71 %)" if learner is WAITS else "(93 %)"
-    assert f" {share}. Try " in said
-    assert setting in said
+    assert f" {share}. Try " in text
+    assert setting in text
 
 
-def test_evaluations_that_no_time_limit_ends_are_told_the_setting_that_does() -> None:
+def test_for_evaluations_without_a_time_limit_the_advice_names_its_setting() -> None:
     assert "trainer.eval_interval" in advice({"evaluate": 9.0})
     assert "evaluator.max_episode_steps" in advice({"evaluate": 9.0}, unlimited_episodes=True)
 

@@ -1,4 +1,4 @@
-"""Episodes that are played to be kept."""
+"""Playing episodes to record them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from border_cli.playing.record import play_round
 from tests.support.fakes import FakePolicy
 
 
-def test_a_policy_forgets_what_lasts_before_every_round() -> None:
+def test_the_state_of_a_policy_is_reset_before_every_round() -> None:
     policy = FakePolicy()
     policy.load_snapshot(Snapshot(opt_steps=0, env_steps=0, warm_up=False, arrays={}))
     factory = GymEnvFactory(GymConfig(id="CartPole-v1", num_envs=2))
     with closing(factory.make(training=False)) as env:
         for seed in range(2):
-            played = play_round(env, policy, seed, StopFlag(), limit=3, explore=True)
-            assert [len(each.action) for each in played] == [3, 3]
+            rollouts = play_round(env, policy, seed, StopFlag(), limit=3, explore=True)
+            assert [len(rollout.action) for rollout in rollouts] == [3, 3]
     assert policy.forgot == [[0, 1]] * 2
