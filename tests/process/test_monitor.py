@@ -1,4 +1,4 @@
-"""The process beside a command: hangs that hold the interpreter lock, Ctrl-C that nothing hears."""
+"""The monitor process of a command: detecting hangs that hold the GIL, and a second Ctrl-C."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ HOLDS = (*ENDLESS, "env.id=Holds-v0", "env.kwargs={at: 100, marker: holds}")
 def test_a_call_that_keeps_the_interpreter_lock_ends_the_run_with_its_stack(
     tmp_path: Path, actors: str
 ) -> None:
-    own = (f"actor_manager={actors}", "trainer.stall_timeout_s=3")  # not less: machines are busy
-    with Command(tmp_path, *HOLDS, *own) as run:
-        status, said = run.ended()
-    assert status == -signal.SIGKILL, said
-    assert "border-train: no Python code ran for 3 s (trainer.stall_timeout_s)" in said
-    assert " in go_wrong\n" in said, said
-    assert "\x1b" not in said
+    # A shorter timeout fails if the CPU is busy.
+    overrides = (f"actor_manager={actors}", "trainer.stall_timeout_s=3")
+    with Command(tmp_path, *HOLDS, *overrides) as run:
+        status, output = run.ended()
+    assert status == -signal.SIGKILL, output
+    assert "border-train: no Python code ran for 3 s (trainer.stall_timeout_s)" in output
+    assert " in go_wrong\n" in output, output
+    assert "\x1b" not in output
     facts = facts_of(tmp_path / "run")
     assert facts["status"] == "failed"
     assert facts["exit_reason"].startswith("no Python code ran for 3 s")
@@ -40,29 +41,29 @@ def test_a_call_that_keeps_the_interpreter_lock_ends_the_run_with_its_stack(
 
 @pytest.mark.slow
 def test_a_second_ctrl_c_ends_a_command_that_cannot_hear_any(tmp_path: Path) -> None:
-    """A terminal sends it to both; what else comes to the whole group is for the command alone."""
+    """Ctrl-C reaches the command and its monitor; the monitor ignores all other signals."""
     with Command(tmp_path, *HOLDS) as run:
         run.until((tmp_path / "holds").exists)
-        [monitor] = below(run.pid)  # its only child, as long as it has no actor processes
+        [monitor] = below(run.pid)  # the only child, as there are no actor processes
         for signum in (signal.SIGTERM, signal.SIGHUP, signal.SIGTSTP, signal.SIGUSR1):
             os.kill(monitor, signum)
 
         def pressed() -> bool:
-            """Again and again: of several that come at once Python hears one."""
-            with suppress(ProcessLookupError):  # it ends with the command
+            """Sends SIGINT on every call, because Python merges signals that arrive together."""
+            with suppress(ProcessLookupError):  # the monitor exits with the command
                 os.kill(monitor, signal.SIGINT)
             return "killing it" in run.said_so_far()
 
         run.until(pressed)
-        status, said = run.ended()
-    assert status == -signal.SIGKILL, said
-    assert "the command did not exit within 3 s of a second Ctrl-C; killing it\n" in said
+        status, output = run.ended()
+    assert status == -signal.SIGKILL, output
+    assert "the command did not exit within 3 s of a second Ctrl-C; killing it\n" in output
     facts = facts_of(tmp_path / "run")
     assert facts["status"] == "interrupted"
     assert facts["exit_reason"].startswith("killed: a second Ctrl-C")
 
 
-# What the monitor makes of what it hears
+# Heartbeats and signals
 
 
 @pytest.fixture
@@ -129,10 +130,10 @@ def test_a_signal_within_the_handler_of_another_one_does_not_count() -> None:
     assert nested == [False]
 
 
-# What it writes
+# Records in run.json
 
 
-def test_the_end_of_a_run_is_told_once_and_of_its_own_process_only(tmp_path: Path) -> None:
+def test_the_end_of_a_run_is_recorded_once_and_only_for_its_own_process(tmp_path: Path) -> None:
     assert not end_from_outside(tmp_path, os.getpid(), "failed", "too late")  # no run.json
     assert list(tmp_path.iterdir()) == []
     record = RunRecord(tmp_path)
@@ -144,7 +145,9 @@ def test_the_end_of_a_run_is_told_once_and_of_its_own_process_only(tmp_path: Pat
     assert not end_from_outside(tmp_path, os.getpid(), "killed", "twice")
 
 
-def test_nothing_is_told_of_a_run_that_another_process_goes_on_with(tmp_path: Path) -> None:
+def test_the_record_of_a_run_that_another_process_resumes_is_not_changed(
+    tmp_path: Path,
+) -> None:
     RunRecord(tmp_path).begin()
     code = (
         "import sys; from pathlib import Path\n"
@@ -154,9 +157,9 @@ def test_nothing_is_told_of_a_run_that_another_process_goes_on_with(tmp_path: Pa
         "except RunInUse: print('in use')"
     )
     with RunLock(tmp_path):
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True
         )
-        assert done.stdout == "in use\n"
+        assert process.stdout == "in use\n"
         assert facts_of(tmp_path)["status"] == "running"
         assert end_from_outside(tmp_path, os.getpid(), "failed", "it hangs", stuck=True)

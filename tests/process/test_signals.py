@@ -30,7 +30,7 @@ KINDS[signal.SIGHUP] = (143, "SIGTERM")  # a closed terminal ends a run as a shu
 
 @contextmanager
 def disposed(signum: signal.Signals, handler: signal.Handlers) -> Iterator[None]:
-    """Within the block a signal is ignored or as the system has it, as a command inherits it."""
+    """Sets the disposition of a signal within the block, as if the command had inherited it."""
     before = signal.signal(signum, handler)
     try:
         yield
@@ -39,7 +39,7 @@ def disposed(signum: signal.Signals, handler: signal.Handlers) -> Iterator[None]
 
 
 def sent(signum: signal.Signals, at: int = 60) -> tuple[str, str]:
-    """Settings of a run that is sent a signal while it learns."""
+    """Settings of a run whose environment sends it a signal during training."""
     return "env.id=Signals-v0", f"env.kwargs={{signum: {int(signum)}, at: {at}}}"
 
 
@@ -47,7 +47,7 @@ def sent(signum: signal.Signals, at: int = 60) -> tuple[str, str]:
 def test_one_signal_stops_and_saves_though_it_was_ignored_before(
     folder: Path, capfd: Capture, signum: signal.Signals
 ) -> None:
-    """A shell lets what it starts with `&` ignore SIGINT; an ignored SIGHUP is `nohup`'s."""
+    """Shells start background commands with SIGINT ignored; `nohup` ignores SIGHUP."""
     inherited = signal.SIG_DFL if signum == signal.SIGHUP else signal.SIG_IGN
     status, name = KINDS[signum]
     with disposed(signum, inherited):
@@ -82,7 +82,7 @@ def test_ctrl_c_leaves_one_panel_on_the_terminal_and_says_how_to_quit(
 
 
 def test_ctrl_c_reaches_a_run_whose_solvers_take_it(folder: Path) -> None:
-    """The monitor passes it on, so that no press is lost."""
+    """The monitor forwards Ctrl-C, so that none is lost."""
     env = ("env.id=Solves-v0", "actor_manager.num_actors=2", "actor_manager=thread")
     with TerminalCommand(folder, *ENDLESS, *env) as command:
         command.until(lambda rows: any("learning ──" in row for row in rows))
@@ -102,7 +102,7 @@ def test_a_hang_up_that_was_ignored_stays_so_because_nohup_asks_for_it(
     assert facts_of(folder / "run")["status"] == "done"
 
 
-def test_a_wish_for_a_checkpoint_is_fulfilled_and_the_run_goes_on(
+def test_a_requested_checkpoint_is_saved_and_the_run_continues(
     folder: Path, capfd: Capture
 ) -> None:
     last = ("trainer.max_opt_steps=200", "trainer.save_interval=0")
@@ -117,24 +117,24 @@ def test_a_wish_for_a_checkpoint_is_fulfilled_and_the_run_goes_on(
 def test_a_signal_before_the_run_leaves_by_all_finallys_with_its_status(
     tmp_path: Path, signum: signal.Signals
 ) -> None:
-    """Sent while the command imports, by a process that had all of them ignored but SIGHUP."""
+    """Sent while the command imports; it has inherited SIGINT and SIGTERM as ignored."""
     text = (
         f"import os, signal\ntry:\n    os.kill(os.getpid(), {int(signum)})\n"
         "finally:\n    print('tidied up', flush=True)\n"
     )
     (tmp_path / "hasty.py").write_text(text)
-    ignored = "[signal.signal(each, signal.SIG_IGN) for each in (2, 15)]"
+    ignored = "[signal.signal(signum, signal.SIG_IGN) for signum in (2, 15)]"
     with Command(tmp_path, *ENDLESS, "imports=[hasty]", "env=cartpole", before=ignored) as run:
-        status, said = run.ended()
-    assert status == KINDS[signum][0], said
-    assert said.endswith("tidied up\nborder-train: interrupted\n")
-    assert "Traceback" not in said
+        status, output = run.ended()
+    assert status == KINDS[signum][0], output
+    assert output.endswith("tidied up\nborder-train: interrupted\n")
+    assert "Traceback" not in output
 
 
 def test_a_second_signal_leaves_without_saving(tmp_path: Path) -> None:
-    """The learner cannot hear the first one: its actor blocks in its own thread.
+    """The learner cannot react to the first signal, because an actor blocks its thread.
 
-    All come from outside, and SIGINT was ignored by whoever started the command.
+    All signals come from another process; the command has inherited SIGINT as ignored.
     """
     ignored = "signal.signal(signal.SIGINT, signal.SIG_IGN)"
     blocked = ("actor_manager=serial", "env.id=Blocks-v0", "env.kwargs={at: 100, marker: blocks}")
@@ -144,20 +144,20 @@ def test_a_second_signal_leaves_without_saving(tmp_path: Path) -> None:
         run.until(lambda: "SIGTERM: saving" in run.said_so_far())
 
         def pressed() -> bool:
-            """Again and again, until half a second has passed."""
+            """Repeats SIGINT, which does not count within half a second of the first signal."""
             run.send(signal.SIGINT)
             return "without saving" in run.said_so_far()
 
         run.until(pressed)
-        status, said = run.ended()
-    assert status == 130, said
-    assert said.endswith(
+        status, output = run.ended()
+    assert status == 130, output
+    assert output.endswith(
         "\nquit immediately without saving; earlier checkpoints, if any, are intact\n"
     )
-    assert "\x1b" not in said
+    assert "\x1b" not in output
     facts = facts_of(tmp_path / "run")
     assert read_run(tmp_path / "run")["status"] == "killed"
-    assert facts["seeds"]["seed"] == 0  # what was known stays
+    assert facts["seeds"]["seed"] == 0  # entries from the start are retained
     assert steps_saved(tmp_path / "run") == []
 
 
@@ -174,7 +174,7 @@ with stopping_on_signals(StopFlag(), SaveFlag()):
 
 
 def test_signals_that_come_together_do_not_leave() -> None:
-    """As `timeout` sends them, to the command and to its process group."""
+    """As `timeout` does, which signals both the command and its process group."""
     ended = subprocess.run(
         [sys.executable, "-c", TWICE], capture_output=True, text=True, check=False
     )
@@ -184,8 +184,8 @@ def test_signals_that_come_together_do_not_leave() -> None:
 
 @pytest.mark.slow
 def test_ctrl_c_ends_a_sweep_after_its_job(folder: Path, capfd: Capture) -> None:
-    own = ("env.id=Signals-v0", "+env.kwargs.signum=2", "env.kwargs.at=30,1000000")
-    assert train_status("-m", *ENDLESS, *own, "hydra/launcher=basic") == 130
+    env = ("env.id=Signals-v0", "+env.kwargs.signum=2", "env.kwargs.at=30,1000000")
+    assert train_status("-m", *ENDLESS, *env, "hydra/launcher=basic") == 130
     out = capfd.readouterr().out
     rows = sweep_rows(folder / "run")
     assert [(row["env.kwargs.at"], row["status"]) for row in rows] == [
@@ -198,9 +198,9 @@ def test_ctrl_c_ends_a_sweep_after_its_job(folder: Path, capfd: Capture) -> None
 
 def test_the_first_signal_is_the_reason_and_handlers_come_back() -> None:
     all_of_them = [*KINDS, signal.SIGUSR1]
-    before = [signal.getsignal(each) for each in all_of_them]
+    before = [signal.getsignal(signum) for signum in all_of_them]
     stop, save = StopFlag(), SaveFlag()
-    # `nohup` has the tests ignore it, too.
+    # Under `nohup` the tests themselves ignore SIGHUP.
     with disposed(signal.SIGHUP, signal.SIG_DFL), stopping_on_signals(stop, save):
         signal.raise_signal(signal.SIGUSR1)
         assert save.requested
@@ -209,17 +209,17 @@ def test_the_first_signal_is_the_reason_and_handlers_come_back() -> None:
         assert stop.requested
         with pytest.raises(Interrupted, match="stopped by SIGTERM"):
             stop.check()
-    assert [signal.getsignal(each) for each in all_of_them] == before
+    assert [signal.getsignal(signum) for signum in all_of_them] == before
 
 
 def test_ctrl_c_is_heard_after_a_solver_in_another_thread_has_taken_its_handler_away() -> None:
-    """Two solvers that overlap leave the handler of one of them behind, which C alone sees."""
+    """Overlapping solvers can leave the C handler of one of them installed, unknown to Python."""
     stop = StopFlag()
     with stopping_on_signals(stop, SaveFlag()):
         ctypes.CDLL(None).signal(signal.SIGINT, ctypes.c_void_p(signal.SIG_IGN))
         signal.raise_signal(signal.SIGINT)
         assert not stop.requested
-        evaluation = threading.Thread(target=stop.check)  # which may not install handlers
+        evaluation = threading.Thread(target=stop.check)  # may not install signal handlers
         evaluation.start()
         evaluation.join()
         stop.check()  # as the learner does between two steps
@@ -244,7 +244,7 @@ def test_a_loop_that_looks_at_the_flag_is_not_broken_off() -> None:
         assert signals.exit_status == 143
 
 
-def test_a_wish_for_a_checkpoint_outside_of_a_run_changes_nothing() -> None:
+def test_requesting_a_checkpoint_outside_a_run_has_no_effect() -> None:
     with disposed(signal.SIGUSR1, signal.SIG_DFL):
         with early_signals():
             signal.raise_signal(signal.SIGUSR1)

@@ -1,3 +1,5 @@
+"""Garbage collection while a command starts and exits."""
+
 from __future__ import annotations
 
 import gc
@@ -33,9 +35,9 @@ def test_a_run_collects_and_passes_over_what_the_start_left() -> None:
 
 
 def test_the_end_of_a_command_passes_over_all_that_is_loaded(tmp_path: Path) -> None:
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", AT_EXIT], cwd=tmp_path, capture_output=True, text=True, check=True
     )
-    version, before, at_exit = done.stdout.splitlines()
+    version, before, at_exit = process.stdout.splitlines()
     assert version.startswith("border_cli ")
     assert (before, at_exit) == ("frozen before: 0", "frozen at the end: True")
