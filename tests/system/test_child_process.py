@@ -1,4 +1,4 @@
-"""A child process and its parent: what is said, how it ends."""
+"""Child processes: messages to and from the parent, and how they end."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def die(signum: int, _pipe: Pipe) -> None:
 
 
 def shout_together(pipe: Pipe) -> None:
-    """Several threads speak and log at once, and one of them fails in the end."""
+    """Sends messages and logs from several threads at once, then fails."""
 
     def shout(number: int) -> None:
-        for each in range(LOUD // 5):
-            pipe.send("shout", number, each, "x" * 300)
-            logging.getLogger("shouts").debug("not told")
+        for index in range(LOUD // 5):
+            pipe.send("shout", number, index, "x" * 300)
+            logging.getLogger("shouts").debug("not logged")
 
     threads = [threading.Thread(target=shout, args=(number,)) for number in range(5)]
     for thread in threads:
@@ -77,7 +77,7 @@ def start() -> Callable[..., ChildProcess]:
 
 
 def ended(child: ChildProcess) -> ChildProcess:
-    """The same once it is dead and has been listened to all along."""
+    """Receives from a child until it has exited; returns the child."""
     while child.alive:
         wait(child.waitables, 5)
         child.listen()
@@ -114,15 +114,15 @@ def test_its_failure_comes_with_its_traceback(start: Callable[..., Any]) -> None
 def test_an_end_without_a_word_is_told_by_its_status(
     start: Callable[..., Any], main: Callable[..., None], value: int, why: str | None
 ) -> None:
-    told = ended(start(main, int(value))).reap()
-    assert told == why or (why is not None and told.startswith(why))
+    reason = ended(start(main, int(value))).reap()
+    assert reason == why or (why is not None and reason.startswith(why))
 
 
 def test_a_fault_is_told_with_the_place(start: Callable[..., Any]) -> None:
-    told = ended(start(die, int(signal.SIGSEGV))).reap()
-    assert told.startswith("Fatal Python error: Segmentation fault\n")
-    assert " in die\n" in told
-    assert told.endswith("\nits process was killed by SIGSEGV")
+    reason = ended(start(die, int(signal.SIGSEGV))).reap()
+    assert reason.startswith("Fatal Python error: Segmentation fault\n")
+    assert " in die\n" in reason
+    assert reason.endswith("\nits process was killed by SIGSEGV")
 
 
 def test_threads_that_speak_at_once_do_not_spoil_each_others_words(
@@ -132,22 +132,22 @@ def test_threads_that_speak_at_once_do_not_spoil_each_others_words(
     assert "hoarse" in child.reap()
     assert len(child.inbox) == LOUD
     for number in range(5):
-        assert [each[2] for each in child.inbox if each[1] == number] == list(range(LOUD // 5))
+        assert [item[2] for item in child.inbox if item[1] == number] == list(range(LOUD // 5))
 
 
-def test_one_that_never_stops_talking_does_not_keep_its_parent(
+def test_a_child_that_never_stops_logging_does_not_block_its_parent(
     start: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO):
         child = start(log_on)
         wait(child.waitables, 30)
-        child.listen()  # returns
+        child.listen()  # returns despite the endless log
         child.kill()
         assert "SIGKILL" in ended(child).reap()
     assert caplog.messages[0] == "the child: and on"
 
 
-def test_where_it_is_can_be_seen_and_it_can_be_killed(start: Callable[..., Any]) -> None:
+def test_the_stack_of_a_child_can_be_read_and_it_can_be_killed(start: Callable[..., Any]) -> None:
     child = start(sleep)
     while not child.inbox:
         wait(child.waitables, 5)

@@ -1,4 +1,4 @@
-"""A reader, or a crash, never meets half a file."""
+"""Reading and atomic writing of files, and the conversion of numbers to JSON."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from border_cli.system.files import (
 
 
 def names(folder: Path) -> list[str]:
-    return sorted(each.name for each in folder.iterdir())
+    return sorted(path.name for path in folder.iterdir())
 
 
 def test_a_write_replaces_the_whole_file_and_leaves_nothing_beside_it(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_what_never_ends_is_neither_waited_for_nor_read(tmp_path: Path, kind: st
         path.symlink_to("/dev/zero")
     else:
         path.touch()
-        os.truncate(path, 20 * 2**30)  # it takes no room on the disk
+        os.truncate(path, 20 * 2**30)  # takes no space on the disk
     with pytest.raises(OSError, match="not a regular file of at most 67,108,864 bytes"):
         read_bytes(path)
     assert readable_bytes(path) == b""
@@ -80,9 +80,9 @@ def test_numbers_that_json_does_not_know_become_null_at_any_depth(tmp_path: Path
 
 
 def test_numbers_of_numpy_are_numbers() -> None:
-    got = finite({"a": np.float32(0.5), "b": np.int64(3), "c": np.float64("nan"), "d": np.uint8(7)})
-    assert got == {"a": 0.5, "b": 3, "c": None, "d": 7}
-    assert [type(each) for each in got.values()] == [float, int, type(None), int]
+    row = finite({"a": np.float32(0.5), "b": np.int64(3), "c": np.float64("nan"), "d": np.uint8(7)})
+    assert row == {"a": 0.5, "b": 3, "c": None, "d": 7}
+    assert [type(value) for value in row.values()] == [float, int, type(None), int]
 
 
 def test_the_checksum_is_sha_256(tmp_path: Path) -> None:

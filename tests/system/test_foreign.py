@@ -1,4 +1,4 @@
-"""What other people's run directories must not do: be imported from, or control a terminal."""
+"""Protection from foreign run directories: no imports from them, no control characters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from border_cli.words import visible
 
 @pytest.fixture
 def theirs(tmp_path: Path) -> Path:
-    """A run directory."""
+    """A run directory of somebody else."""
     folder = tmp_path / "theirs"
     (folder / SETTINGS).parent.mkdir(parents=True)
     (folder / SETTINGS).touch()
@@ -23,14 +23,14 @@ def theirs(tmp_path: Path) -> Path:
 
 def test_a_path_belongs_to_the_run_it_is_or_lies_in(theirs: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(theirs)
-    places = (theirs, theirs / "checkpoints" / "best", theirs / "1/2/3", tmp_path / "link")
-    assert [mark_of(place) for place in places] == [theirs / SETTINGS] * 4
+    paths = (theirs, theirs / "checkpoints" / "best", theirs / "1/2/3", tmp_path / "link")
+    assert [mark_of(path) for path in paths] == [theirs / SETTINGS] * 4
     assert mark_of(theirs / "1/2/3/4") is None
     assert mark_of(tmp_path) is None
 
 
 @pytest.mark.parametrize("mark", MARKS)
-def test_so_do_folders_of_sweeps_studies_and_exports(mark: str, tmp_path: Path) -> None:
+def test_a_path_belongs_to_the_sweep_study_or_export_it_lies_in(mark: str, tmp_path: Path) -> None:
     (tmp_path / mark).parent.mkdir(exist_ok=True)
     (tmp_path / mark).write_bytes(POLICY)
     assert mark_of(tmp_path / "job" / "checkpoints") == tmp_path / mark
@@ -49,18 +49,18 @@ def test_neither_a_run_nor_the_current_directory_in_one_is_on_the_path(
 ) -> None:
     (theirs / "checkpoints").mkdir()
     (tmp_path / "link").symlink_to(theirs)
-    kept = [str(tmp_path), "/usr/lib", str(theirs / ".venv" / "site-packages")]
+    others = [str(tmp_path), "/usr/lib", str(theirs / ".venv" / "site-packages")]
     runs = [str(theirs), str(tmp_path / "link")]
-    monkeypatch.setattr(sys, "path", ["", *runs, *kept])
+    monkeypatch.setattr(sys, "path", ["", *runs, *others])
     assert keep_written_folders_off_path() is None
-    assert sys.path == ["", *kept]  # the current directory is no run
+    assert sys.path == ["", *others]  # the current directory is not a run
     monkeypatch.chdir(theirs / inner)
-    monkeypatch.setattr(sys, "path", ["", ".", str(theirs / inner), *kept])
+    monkeypatch.setattr(sys, "path", ["", ".", str(theirs / inner), *others])
     assert keep_written_folders_off_path() == theirs / SETTINGS
-    assert sys.path == kept
+    assert sys.path == others
 
 
-def test_what_lies_below_such_a_directory_is_not_on_the_path_either(
+def test_folders_below_a_run_directory_are_not_on_the_path_either(
     theirs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (theirs / "src").mkdir()

@@ -1,4 +1,4 @@
-"""A signal to the whole process group is meant for the process that trains."""
+"""A signal to the process group ends neither the actor processes nor their fork server."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tests.support import leftovers
 
 GROUP = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
-SENT = 100  # times; one of them is to come at a bad moment
+SENT = 100  # repetitions, so that some signals arrive at a critical moment
 
 
-def tell_whether_it_lives(pipe: Pipe) -> None:
+def report_alive(pipe: Pipe) -> None:
     pipe.send("begun", signal.pthread_sigmask(signal.SIG_BLOCK, ()))
     pipe.receive()
     pipe.send("alive")
@@ -32,20 +32,20 @@ def send_all(pids: set[int]) -> None:
                 os.kill(pid, signum)
 
 
-def test_neither_actors_nor_what_they_come_from_end_by_it() -> None:
-    """In a process of its own, where no other test has started a fork server its own way."""
+def test_neither_actors_nor_their_fork_server_end_by_a_group_signal() -> None:
+    """Runs in a new process, in which no other test has started a fork server."""
     folders = [str(Path(__file__).parent), str(Path(leftovers.__file__).parent)]
-    code = f"import sys; sys.path[:0] = {folders!r}; import test_group_signals as t; t.look()"
+    code = f"import sys; sys.path[:0] = {folders!r}; import test_group_signals as t; t.check()"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
-def look() -> None:
+def check() -> None:
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     context = start_context(StartMethod.forkserver, [])
     assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == mask
     others = leftovers.python_s_own()
-    send_all(others)  # also while they import
-    child = ChildProcess(context, "the child", tell_whether_it_lives, nice=0)
+    send_all(others)  # including signals during their imports
+    child = ChildProcess(context, "the child", report_alive, nice=0)
     while not child.inbox:
         wait(child.waitables, 5.0)
         child.listen()

@@ -1,4 +1,4 @@
-"""What a machine has left: read from its own files, from written ones, and under real limits."""
+"""Free memory under cgroup limits, failed allocations, and checking that a folder is writable."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MIB = 2**20
 
 
 def group(folder: Path, *, limit: str, usage: int, inactive: int = 0) -> None:
-    """Writes the files of one cgroup; `inactive` bytes of its usage are cached files."""
+    """Writes the files of a cgroup, whose usage includes `inactive` bytes of cached files."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "memory.max").write_text(f"{limit}\n")
     (folder / "memory.current").write_text(f"{usage}\n")
@@ -29,10 +29,10 @@ def group(folder: Path, *, limit: str, usage: int, inactive: int = 0) -> None:
 
 
 def free_in(cgroups: Path, path: str) -> int:
-    """Bytes that a process in this group may take."""
-    own = cgroups.with_name("own")
-    own.write_text(f"9:name=systemd:/\n4:memory:/of/version/1\n0::{path}\n")
-    return free_memory(cgroups, own)
+    """Bytes of memory available to a process in this cgroup."""
+    proc_cgroup = cgroups.with_name("own")
+    proc_cgroup.write_text(f"9:name=systemd:/\n4:memory:/of/version/1\n0::{path}\n")
+    return free_memory(cgroups, proc_cgroup)
 
 
 def test_memory_is_between_an_interpreter_and_the_machine(tmp_path: Path) -> None:

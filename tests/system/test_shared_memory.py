@@ -1,4 +1,4 @@
-"""Memory that several processes see, and the pipe that wakes one of them."""
+"""Memory shared by several processes, and the pipe that wakes one of them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FORMS = [
 
 
 def fill(shared: SharedArrays) -> None:
-    """What another process writes."""
+    """Writes to the arrays; runs in a child process."""
     shared.arrays[0][:] = [1, 2, 3]
     shared.arrays[1][:] = 7
     shared.arrays[2]["b"] = -1
@@ -40,11 +40,11 @@ def fill(shared: SharedArrays) -> None:
 
 def test_arrays_begin_with_zeros_and_share_no_cache_line() -> None:
     shared = SharedArrays(FORMS)
-    assert [(each.dtype, each.shape) for each in shared.arrays] == FORMS
-    assert not any(np.count_nonzero(each.view(np.uint8)) for each in shared.arrays[:2])
-    addresses = [each.__array_interface__["data"][0] for each in shared.arrays]
+    assert [(array.dtype, array.shape) for array in shared.arrays] == FORMS
+    assert not any(np.count_nonzero(array.view(np.uint8)) for array in shared.arrays[:2])
+    addresses = [array.__array_interface__["data"][0] for array in shared.arrays]
     assert {address % CACHE_LINE for address in addresses} == {0}
-    ends = [address + each.nbytes for address, each in zip(addresses, shared.arrays, strict=True)]
+    ends = [address + array.nbytes for address, array in zip(addresses, shared.arrays, strict=True)]
     assert all(end <= later for end, later in zip(ends, addresses[1:], strict=False))
     shared.close()
 
@@ -83,7 +83,7 @@ def test_a_segment_is_gone_once_it_is_closed_and_its_last_array_dropped() -> Non
     assert leftovers.segments() > before
     shared.close()
     shared.close()
-    array[:] = 5  # still there
+    array[:] = 5  # still mapped
     assert leftovers.segments() > before
     del array
     assert leftovers.segments() == before
@@ -99,34 +99,34 @@ def test_a_segment_that_nobody_closed_goes_with_its_owner() -> None:
 
 def test_an_anonymous_file_has_no_name() -> None:
     descriptor = anonymous_file()
-    with open(descriptor, "r+b") as file:  # noqa: PTH123 - it has no path
+    with open(descriptor, "r+b") as file:  # noqa: PTH123 - a descriptor, not a path
         assert file.read() == b""
         assert "(deleted)" in leftovers.open_files()[str(descriptor)]
 
 
 @pytest.fixture
 def pipe() -> Iterator[WakePipe]:
-    made = WakePipe()
-    yield made
-    made.close()
+    wake_pipe = WakePipe()
+    yield wake_pipe
+    wake_pipe.close()
 
 
 def is_woken(pipe: WakePipe) -> bool:
     return bool(wait([pipe.fileno()], 0))
 
 
-def test_a_ring_is_woken_once_however_often_it_rang(pipe: WakePipe) -> None:
+def test_several_wake_ups_end_only_one_wait(pipe: WakePipe) -> None:
     assert not is_woken(pipe)
     for _ in range(3):
         pipe.wake()
     assert is_woken(pipe)
     pipe.wait(60)
     assert not is_woken(pipe)
-    pipe.wait(0)  # and does not last
+    pipe.wait(0)  # returns at once
 
 
 def test_wake_ups_that_are_never_read_cost_nothing(pipe: WakePipe) -> None:
-    for _ in range(200_000):  # more than a pipe holds
+    for _ in range(200_000):  # more than the capacity of a pipe
         pipe.wake()
     while is_woken(pipe):
         pipe.wait(0)
@@ -163,7 +163,7 @@ def test_a_closed_pipe_wakes_nothing_and_touches_no_other_file() -> None:
     pipe = WakePipe()
     pipe.close()
     pipe.close()
-    other = WakePipe()  # takes the numbers of the closed one
+    other = WakePipe()  # reuses the descriptors of the closed pipe
     pipe.wake()
     assert not is_woken(other)
     other.close()
