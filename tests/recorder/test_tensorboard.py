@@ -118,8 +118,8 @@ def test_the_first_two_groups_of_a_page_are_those_of_episodes_and_evaluations(
 
 
 def test_event_files_of_the_user_are_left_alone(tmp_path: Path) -> None:
-    own = tmp_path / "events.out.tfevents.9999999999.host.1.0"
-    own.write_bytes(b"own")
+    foreign = tmp_path / "events.out.tfevents.9999999999.host.1.0"
+    foreign.write_bytes(b"own")
     first = TensorboardRecorder(TensorboardConfig(), info=info(tmp_path))
     first.write(step(1), {"train/loss": 1.0})
     position = first.position()
@@ -127,7 +127,7 @@ def test_event_files_of_the_user_are_left_alone(tmp_path: Path) -> None:
     second = TensorboardRecorder(TensorboardConfig(), info=info(tmp_path))
     second.rewind(position)
     second.close()
-    assert own.read_bytes() == b"own"
+    assert foreign.read_bytes() == b"own"
     assert len(list(tmp_path.glob("*tfevents*"))) == 3
 
 

@@ -34,16 +34,16 @@ DEADLINE_S = 240.0
 
 
 def training(folder: Path, tracker: str, *argv: str, **more: Any) -> Command:
-    own = (f"recorder=[jsonl,{tracker}]", f"recorder.{tracker}.close_timeout_s=60")
-    return Command(folder, *SMALL, *own, *argv, deadline_s=DEADLINE_S, **more)
+    overrides = (f"recorder=[jsonl,{tracker}]", f"recorder.{tracker}.close_timeout_s=60")
+    return Command(folder, *SMALL, *overrides, *argv, deadline_s=DEADLINE_S, **more)
 
 
 def finished(folder: Path, tracker: str, *argv: str) -> str:
     with training(folder, tracker, *argv) as command:
-        status, said = command.ended()
-    assert status == 0, said
-    assert "not all records are delivered" not in said, said
-    return said
+        status, output = command.ended()
+    assert status == 0, output
+    assert "not all records are delivered" not in output, output
+    return output
 
 
 def mlflow_client(folder: Path) -> Any:
@@ -127,20 +127,20 @@ def test_a_run_without_a_server_says_so_once_and_is_delivered_later(
     client = mlflow_client(tmp_path)
     secret = "SECRET0123"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://user:{secret}@127.0.0.1:{free_port()}")
-    own = ("run_dir=run", *LONG, "recorder.mlflow.close_timeout_s=3")
-    with training(tmp_path, "mlflow", *own) as command:
+    overrides = ("run_dir=run", *LONG, "recorder.mlflow.close_timeout_s=3")
+    with training(tmp_path, "mlflow", *overrides) as command:
         command.until(lambda: "not delivered for now" in command.said_so_far())
         rows = len(rows_of(tmp_path / "run"))
         command.until(lambda: len(rows_of(tmp_path / "run")) > rows + 5)
         command.send(signal.SIGINT)
-        _, said = command.ended()
+        _, output = command.ended()
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
-    assert said.count("not delivered for now") == 1, said
-    assert secret not in said
+    assert output.count("not delivered for now") == 1, output
+    assert secret not in output
     assert "//***@127.0.0.1" in (tmp_path / "run/trackers/mlflow.log").read_text()
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert not [path for path in files if secret.encode() in path.read_bytes()]
-    assert "not all records are delivered" in said
+    assert "not all records are delivered" in output
     again = [sys.executable, "-P", "-m", "border_cli.recorder.deliver", "run", "mlflow"]
     subprocess.run(again, cwd=tmp_path, check=True, timeout=60, stdin=subprocess.DEVNULL)
     [run] = runs_of(client)
@@ -157,10 +157,10 @@ def test_the_death_of_the_delivering_process_ends_no_run(tmp_path: Path) -> None
         rows = len(rows_of(tmp_path / "run"))
         command.until(lambda: len(rows_of(tmp_path / "run")) > rows + 2)
         command.send(signal.SIGINT)
-        status, said = command.ended()
+        status, output = command.ended()
     assert status == 130
-    assert "not all records are delivered" in said
-    assert "Traceback" not in said
+    assert "not all records are delivered" in output
+    assert "Traceback" not in output
 
 
 def delivering(run_dir: Path) -> list[int]:
@@ -222,8 +222,8 @@ def test_a_server_that_is_killed_and_started_again_has_every_row_once(
             before = state_of(outbox)["delivered"]
             command.until(lambda: state_of(outbox)["delivered"] > before)
             command.send(signal.SIGINT)
-            status, said = command.ended()
-            assert status == 130, said
+            status, output = command.ended()
+            assert status == 130, output
             client = mlflow.MlflowClient(uri)
             [run] = runs_of(client)
             assert run.info.status == "KILLED"
