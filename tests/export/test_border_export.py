@@ -1,4 +1,4 @@
-"""`border-export` as it is typed, what reads its folders, and what these refuse."""
+"""The command `border-export`, the readers of exported folders, and what they refuse."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ FILES = {
 def export_status(*argv: str) -> int:
     try:
         export_command.main(argv)
-    except SystemExit as left:
-        return int(left.code or 0)
+    except SystemExit as error:
+        return int(error.code or 0)
     return 0
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run, and what was exported of it."""
+    """A directory with a run (`run`) and its exported policy (`to`)."""
     folder = tmp_path_factory.mktemp("exported")
     with isolated(folder):
         more = ("agent=dqn", "env=cartpole", "trainer=sync", "agent.normalize_obs=true")
@@ -52,13 +52,13 @@ def here(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_folder_acts_as_the_run_does_wherever_it_is(home: Path) -> None:
-    assert {each.name for each in (home / "to").iterdir()} == FILES
+    assert {path.name for path in (home / "to").iterdir()} == FILES
     obs = np.random.default_rng(0).normal(size=(500, 4))
     expected = load_policy("run").act(obs)
     np.testing.assert_array_equal(load_policy("to").act(obs), expected)
     Path("npz_less").mkdir()
-    for each in ("model.safetensors", "resolved.yaml"):
-        Path("npz_less", each).write_bytes(Path("to", each).read_bytes())
+    for name in ("model.safetensors", "resolved.yaml"):
+        Path("npz_less", name).write_bytes(Path("to", name).read_bytes())
     content = json.loads(Path("to/policy.json").read_text())
     del content["files"]["policy.npz"]
     Path("npz_less/policy.json").write_text(json.dumps(content))
@@ -68,27 +68,27 @@ def test_the_folder_acts_as_the_run_does_wherever_it_is(home: Path) -> None:
 def test_numpy_alone_acts_with_it(home: Path) -> None:
     script = (
         "import sys, border_cli, numpy as np; policy = border_cli.load_policy('to'); "
-        "print(int(policy.act(np.zeros(4))), [each for each in "
-        "('torch', 'gymnasium', 'hydra', 'omegaconf', 'yaml', 'rich') if each in sys.modules])"
+        "print(int(policy.act(np.zeros(4))), [name for name in "
+        "('torch', 'gymnasium', 'hydra', 'omegaconf', 'yaml', 'rich') if name in sys.modules])"
     )
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", script], cwd=home, capture_output=True, text=True, check=True
     )
-    assert done.stdout.split(" ", 1)[1] == "[]\n"
+    assert process.stdout.split(" ", 1)[1] == "[]\n"
 
 
 def test_an_evaluation_of_it_is_that_of_the_run(capsys: Capture) -> None:
-    found = []
-    for place in ("run", "to"):
-        assert eval_status(place, "seed=5", "episodes=3", "--json") == 0
-        found.append(json.loads(capsys.readouterr().out))
-    assert found[0]["returns"] == found[1]["returns"]
-    assert (found[1]["checkpoint"], found[1]["opt_steps"]) == ("exported", found[0]["opt_steps"])
+    scores = []
+    for folder in ("run", "to"):
+        assert eval_status(folder, "seed=5", "episodes=3", "--json") == 0
+        scores.append(json.loads(capsys.readouterr().out))
+    assert scores[0]["returns"] == scores[1]["returns"]
+    assert (scores[1]["checkpoint"], scores[1]["opt_steps"]) == ("exported", scores[0]["opt_steps"])
     assert eval_status("to", "env.id=CartPole-v0", "episodes=1", "--json") == 0
     assert json.loads(capsys.readouterr().out)["env"] == "CartPole-v0"
     assert eval_status("to", "env=acrobot", "episodes=1") == 2
-    told = "the policy of env.id=CartPole-v1 has observations float32 [4], but env.id=Acrobot-v1"
-    assert told in capsys.readouterr().err
+    message = "the policy of env.id=CartPole-v1 has observations float32 [4], but env.id=Acrobot-v1"
+    assert message in capsys.readouterr().err
 
 
 def test_a_new_run_begins_with_its_weights_and_settings() -> None:
@@ -114,9 +114,9 @@ def test_the_card_is_read_by_the_hubs_own_parser() -> None:
     assert deviation >= 0
 
 
-def copied(home: Path, folder: Path) -> Path:
-    for each in (home / "to").iterdir():
-        (folder / each.name).write_bytes(each.read_bytes())
+def copy_export(home: Path, folder: Path) -> Path:
+    for path in (home / "to").iterdir():
+        (folder / path.name).write_bytes(path.read_bytes())
     return folder
 
 
@@ -162,7 +162,7 @@ def forge(folder: Path) -> None:
 def test_what_is_damaged_or_strange_is_refused_by_name(
     home: Path, tmp_path: Path, capsys: Capture, damage: Any, told: str
 ) -> None:
-    folder = copied(home, tmp_path)
+    folder = copy_export(home, tmp_path)
     damage(folder)
     with pytest.raises(CheckpointError, match=told):
         load_policy(folder)
@@ -173,7 +173,7 @@ def test_what_is_damaged_or_strange_is_refused_by_name(
 def test_what_cannot_be_exported_is_refused_before_anything_is_written(
     home: Path, capsys: Capture
 ) -> None:
-    for argv, told in (
+    for argv, message in (
         (["run", "to"], "to already exists: name a new folder"),
         (["run"], "give one run directory and one new folder, got 1"),
         (["nowhere", "new"], "no such directory: nowhere"),
@@ -181,9 +181,9 @@ def test_what_cannot_be_exported_is_refused_before_anything_is_written(
         (["run", "new", "checkpoint=7"], "has no checkpoint 7"),
     ):
         assert export_status(*argv) == 2
-        assert told in capsys.readouterr().err
-    own = ("agent=random", "env=cartpole", "trainer=sync", "trainer.max_opt_steps=2")
-    assert train_status(*own, "run_dir=luck", "evaluator.num_episodes=1") == 0
+        assert message in capsys.readouterr().err
+    overrides = ("agent=random", "env=cartpole", "trainer=sync", "trainer.max_opt_steps=2")
+    assert train_status(*overrides, "run_dir=luck", "evaluator.num_episodes=1") == 0
     assert export_status("luck", "new") == 2
     assert "agent=random cannot be exported" in capsys.readouterr().err
     assert not list(home.glob("*new*"))
@@ -191,14 +191,14 @@ def test_what_cannot_be_exported_is_refused_before_anything_is_written(
 
 def test_a_film_is_added_and_a_format_left_out(home: Path) -> None:
     assert export_status("run", "filmed", "film=true", "onnx=false", "episodes=1") == 0
-    found = {each.name for each in (home / "filmed").iterdir()}
-    assert found == FILES - {"policy.onnx"} | {"film.mp4"}
+    names = {path.name for path in (home / "filmed").iterdir()}
+    assert names == FILES - {"policy.onnx"} | {"film.mp4"}
     assert (home / "filmed/film.mp4").stat().st_size > 1000
 
 
 def test_a_folder_is_verified_where_it_is(capsys: Capture) -> None:
     assert export_status("--verify", "to", "--json") == 0
     lines = json.loads(capsys.readouterr().out)["verified"]
-    assert [each.partition(":")[0] for each in lines] == [
+    assert [line.partition(":")[0] for line in lines] == [
         *("policy.npz", "policy.onnx", "model.safetensors")
     ]

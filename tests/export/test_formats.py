@@ -1,4 +1,4 @@
-"""Every agent and every kind of observation in every exported format, against the acting policy."""
+"""Exported policies act like their agent, for every agent, kind of observation and format."""
 
 from __future__ import annotations
 
@@ -90,23 +90,23 @@ def spec_of(observation: gym.Space[Any], action: gym.Space[Any]) -> EnvSpec:
 
 def has_reals(observation: Space) -> bool:
     parts = observation.spaces.values() if isinstance(observation, DictSpace) else [observation]
-    return any(isinstance(each, BoxSpace) and each.dtype == "float32" for each in parts)
+    return any(isinstance(part, BoxSpace) and part.dtype == "float32" for part in parts)
 
 
 def agent_of(variant: str, spec: EnvSpec, *, seed: int = 0, **more: Any) -> TorchAgent:
-    """An agent whose weights and statistics are far from their beginnings."""
-    name, own = VARIANTS[variant]
+    """Builds an agent whose weights and statistics differ greatly from their initial values."""
+    name, base = VARIANTS[variant]
     if not has_reals(spec.observation):
-        own = {key: value for key, value in own.items() if key != "normalize_obs"}
-    config = AGENTS.entry(name).config_type(**{"hidden": [16, 12], "matmul": "mkl", **own, **more})
+        base = {key: value for key, value in base.items() if key != "normalize_obs"}
+    config = AGENTS.entry(name).config_type(**{"hidden": [16, 12], "matmul": "mkl", **base, **more})
     agent: TorchAgent = AGENTS.build(config, spec=spec, device="cpu", seed=seed)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
-        for each in agent.acting_modules.parameters():
-            scale = 0.4 / each[0].numel() ** 0.5 if each.ndim else 0.2
-            each += scale * torch.randn(each.shape, generator=generator)
-        for each in agent._normalization.statistics.values():
-            each.see(2 * torch.randn(50, len(each.mean), generator=generator) + 0.7)
+        for parameter in agent.acting_modules.parameters():
+            scale = 0.4 / parameter[0].numel() ** 0.5 if parameter.ndim else 0.2
+            parameter += scale * torch.randn(parameter.shape, generator=generator)
+        for statistics in agent._normalization.statistics.values():
+            statistics.see(2 * torch.randn(50, len(statistics.mean), generator=generator) + 0.7)
         agent._normalization.refresh()
     return agent
 
@@ -118,22 +118,22 @@ def policy_of(agent: TorchAgent) -> Any:
 
 
 def sampled(spec: EnvSpec, space: gym.Space[Any], rows: int = ROWS) -> Array:
-    """Observations that an environment may give, as rows."""
+    """Random observations from a raw space, in the form that policies receive."""
     space.seed(zlib.crc32(str(space).encode()))
     values = [space.sample() for _ in range(rows)]
     if isinstance(space, spaces.Dict):
-        together: Any = {key: np.stack([each[key] for each in values]) for key in space.spaces}
+        batch: Any = {key: np.stack([value[key] for value in values]) for key in space.spaces}
     else:
-        together = np.stack(values)
-    nobody: Any = None
-    return LoadedPolicy(nobody, spec).rows(together)[0]
+        batch = np.stack(values)
+    no_policy: Any = None
+    return LoadedPolicy(no_policy, spec).rows(batch)[0]
 
 
 def exported(
     place: Path, agent: TorchAgent, rows: Array, *, onnx: bool = True, name: str = "any"
 ) -> list[str]:
-    """Writes what acts, and verifies it; the weights for training, which need the settings of a
-    run there, in another agent."""
+    """Writes and verifies the exported formats. `verified` needs the settings of a run to load
+    `model.safetensors`, so its weights are loaded into another agent here instead."""
     policy, form = policy_of(agent), form_of(agent, policy_of(agent), name)
     place.mkdir()
     write_formats(place, agent, policy, form, rows, onnx=onnx)
@@ -143,7 +143,7 @@ def exported(
     other.load_weights(folder.weights())
     expected = policy.act(rows, explore=False)
     np.testing.assert_array_equal(policy_of(other).act(rows, explore=False), expected)
-    files = {file: each for file, each in folder.content["files"].items() if file != MODEL}
+    files = {file: entry for file, entry in folder.content["files"].items() if file != MODEL}
     return verified(ExportedFolder(place, {**folder.content, "files": files}))
 
 
@@ -153,7 +153,7 @@ def actions_of(variant: str) -> list[str]:
     return ["discrete", "choices", "bits", *(["box"] if variant in EITHER else [])]
 
 
-# Every variant sees every kind of observation, and takes its kinds of actions by turns.
+# Each variant is combined with every kind of observation, cycling through its kinds of actions.
 EVERY = [
     (variant, kind, actions_of(variant)[(first + i) % len(actions_of(variant))])
     for first, variant in enumerate(VARIANTS)
@@ -187,14 +187,14 @@ def test_onnx_acts_as_the_agent_does(tmp_path: Path, variant: str, kind: str, ac
 
 @pytest.mark.slow
 @pytest.mark.parametrize("action", ["discrete", "choices"])
-@pytest.mark.parametrize("variant", [each for each in VARIANTS if each not in OF_BOXES])
+@pytest.mark.parametrize("variant", [name for name in VARIANTS if name not in OF_BOXES])
 def test_masks_are_a_part_of_the_observation(tmp_path: Path, variant: str, action: str) -> None:
     choices = 3 if action == "discrete" else 5
     mask = spaces.Box(0, 1, (choices,), np.uint8)
     spec = spec_of(MaskedDict({"observation": REALS, "action_mask": mask}), ACTIONS[action])
     rng = np.random.default_rng(0)
     masks = rng.integers(2, size=(1000, choices), dtype=np.uint8)
-    masks[:, [0, choices - 1]] = 1  # a choice of each component
+    masks[:, [0, choices - 1]] = 1  # one choice of each component is allowed
     rows = {"observation": rng.normal(size=(1000, 3)).astype(np.float32), "action_mask": masks}
     few = variant in ("rainbow", "discrete_sac")
     exported(tmp_path / "to", agent_of(variant, spec), rows, onnx=few or ALL)
@@ -212,7 +212,7 @@ def test_networks_without_a_twin_are_exported_to_onnx_alone(tmp_path: Path, netw
 
 
 class Counting(torch.nn.Module):
-    """A network of which torch makes no graph: it asks what its numbers are."""
+    """A network that torch cannot export: the number of additions depends on the input."""
 
     def __init__(self, space: Any) -> None:
         super().__init__()
@@ -238,20 +238,20 @@ def test_a_network_that_torch_cannot_export_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["action", "values"])
-def test_another_answer_is_told_with_its_row(tmp_path: Path, what: str) -> None:
+def test_a_different_output_is_reported_with_its_row(tmp_path: Path, what: str) -> None:
     spec = spec_of(REALS, ACTIONS["box"])
     agent = agent_of("td3", spec)
-    place = tmp_path / "to"
-    exported(place, agent, sampled(spec, REALS), onnx=False)
-    kept: Any = opened_folder(place).arrays(VERIFICATION)
-    kept[what][3] += 1e-3
-    np.savez(place / VERIFICATION, **kept)
-    (place / "policy.json").unlink()
-    seal(place, agent, form_of(agent, policy_of(agent), "td3"))
+    folder = tmp_path / "to"
+    exported(folder, agent, sampled(spec, REALS), onnx=False)
+    arrays: Any = opened_folder(folder).arrays(VERIFICATION)
+    arrays[what][3] += 1e-3
+    np.savez(folder / VERIFICATION, **arrays)
+    (folder / "policy.json").unlink()
+    seal(folder, agent, form_of(agent, policy_of(agent), "td3"))
     with pytest.raises(
         CheckpointError, match=rf"policy\.npz differs .*: {what} by .*, most in row 3 of"
     ):
-        verified(opened_folder(place))
+        verified(opened_folder(folder))
 
 
 def test_components_of_choices_are_never_multiplied_out() -> None:
