@@ -36,7 +36,7 @@ register_builtin()
 
 ROWS = 32
 REALS = spaces.Box(-5.0, 5.0, (3,), np.float32)
-STACK = spaces.Box(0, 255, (4, 36, 36), np.uint8)  # channels first, as stacked frames have them
+STACK = spaces.Box(0, 255, (4, 36, 36), np.uint8)  # channels first, as in stacked frames
 OBSERVATIONS: dict[str, gym.Space[Any]] = {
     "reals": REALS,
     "float64": spaces.Box(-5.0, 5.0, (2, 2), np.float64),

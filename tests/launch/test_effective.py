@@ -1,4 +1,4 @@
-"""Settings that result from several config groups together."""
+"""Effective settings, derived from several config groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Helper processes of environments end with the run, as their environment terminates them."""
+"""Helper processes that environments start and terminate do not outlive a run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.commands import QUICK, Command
 
-# Environments that end a helper as the documentation of multiprocessing or subprocess recommends.
+# Environments that terminate a helper as the docs of multiprocessing and subprocess recommend.
 HELPERS = """
 import multiprocessing, subprocess, time
 from gymnasium.envs.classic_control import CartPoleEnv

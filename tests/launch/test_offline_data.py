@@ -1,4 +1,4 @@
-"""Data sets on the disk as the replay buffer and the reference scores of a run."""
+"""Offline data sets: loading into the replay buffer, validation, and reference scores."""
 
 from __future__ import annotations
 
@@ -242,7 +242,7 @@ def test_a_nested_data_set_is_flattened_as_the_environment_flattens(tmp_path: Pa
     rows: Any = rows_of(build_replay_buffer(effective, spec))
     np.testing.assert_array_equal(rows.obs, flat[:-1])
     np.testing.assert_array_equal(rows.next_obs, flat[1:])
-    assert trained(config, tmp_path / "run").best_score == 4  # evaluations flatten, too
+    assert trained(config, tmp_path / "run").best_score == 4  # evaluations flatten as well
 
 
 def test_observations_that_the_environment_does_not_flatten_are_refused_by_name() -> None:

@@ -96,7 +96,7 @@ def test_a_training_leaves_everything_that_a_run_directory_has(kind: str, tmp_pa
 
 
 class Recording(ListRecorder):
-    """Calls `act` at its second row; records how the run ended and how often it was closed."""
+    """A recorder that calls `act` at its second row and stores how the run ended."""
 
     ended: RunEnd | None = None
 
@@ -118,7 +118,7 @@ class Recording(ListRecorder):
 
 
 class Delivering(Recording):
-    """Records the status in `run.json` and the threads while the run waits for the delivery."""
+    """A recorder that stores the status in `run.json` and the thread names during `wait`."""
 
     status, threads = "", ()
 

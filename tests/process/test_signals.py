@@ -25,7 +25,7 @@ from tests.support.terminals import TerminalCommand
 Capture = pytest.CaptureFixture[str]
 
 KINDS = {signal.SIGINT: (130, "SIGINT"), signal.SIGTERM: (143, "SIGTERM")}
-KINDS[signal.SIGHUP] = (143, "SIGTERM")  # a closed terminal ends a run as a shutdown does
+KINDS[signal.SIGHUP] = (143, "SIGTERM")  # closing the terminal ends a run like a shutdown
 
 
 @contextmanager
@@ -117,7 +117,7 @@ def test_a_requested_checkpoint_is_saved_and_the_run_continues(
 def test_a_signal_before_the_run_leaves_by_all_finallys_with_its_status(
     tmp_path: Path, signum: signal.Signals
 ) -> None:
-    """Sent while the command imports; it has inherited SIGINT and SIGTERM as ignored."""
+    """The signal arrives during an import; SIGINT and SIGTERM were inherited as ignored."""
     text = (
         f"import os, signal\ntry:\n    os.kill(os.getpid(), {int(signum)})\n"
         "finally:\n    print('tidied up', flush=True)\n"
@@ -157,7 +157,7 @@ def test_a_second_signal_leaves_without_saving(tmp_path: Path) -> None:
     assert "\x1b" not in output
     facts = facts_of(tmp_path / "run")
     assert read_run(tmp_path / "run")["status"] == "killed"
-    assert facts["seeds"]["seed"] == 0  # entries from the start are retained
+    assert facts["seeds"]["seed"] == 0  # recorded at the start
     assert steps_saved(tmp_path / "run") == []
 
 
@@ -174,7 +174,7 @@ with stopping_on_signals(StopFlag(), SaveFlag()):
 
 
 def test_signals_that_come_together_do_not_leave() -> None:
-    """As `timeout` does, which signals both the command and its process group."""
+    """`timeout` sends its signal to both the command and its process group."""
     ended = subprocess.run(
         [sys.executable, "-c", TWICE], capture_output=True, text=True, check=False
     )

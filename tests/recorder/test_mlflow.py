@@ -154,7 +154,7 @@ def test_a_run_that_is_resumed_elsewhere_is_told_where_its_records_are(
         deliver(here / "run", begin(2), row(2.0, loss=0.5))
     assert f"with MLFLOW_TRACKING_URI=sqlite:///{here}/mlflow.db" in str(refusal.value)
     assert (elsewhere / "mlflow.db").exists() == exists
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{here}/mlflow.db")  # as advised
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{here}/mlflow.db")  # as the error says
     deliver(here / "run")
     [run] = runs_in(here)
     assert run.data.metrics["loss"] == 0.5

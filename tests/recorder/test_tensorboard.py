@@ -24,7 +24,7 @@ from border_cli.recorder.config import StepAxis, TensorboardConfig
 from border_cli.recorder.tensorboard import TensorboardRecorder, event_files
 from tests.support.commands import full_disk
 
-ABOVE_FLOAT32 = 16_777_217  # the first integer that 32-bit floats cannot hold
+ABOVE_FLOAT32 = 16_777_217  # the smallest positive integer that a 32-bit float cannot represent
 
 
 def info(run_dir: Path, **settings: Any) -> RunInfo:
@@ -94,7 +94,8 @@ def test_a_file_whose_header_does_not_fit_on_the_disk_starts_with_the_next_row(
     tmp_path: Path,
 ) -> None:
     recorder = TensorboardRecorder(TensorboardConfig(), info=info(tmp_path))
-    with full_disk(70), pytest.raises(OSError, match="File too large"):  # within the header
+    # The limit is reached within the header of the file.
+    with full_disk(70), pytest.raises(OSError, match="File too large"):
         recorder.write(step(1), {"train/loss": 1.0})
     recorder.write(step(2), {"train/loss": 1.0})
     recorder.close()

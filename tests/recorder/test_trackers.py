@@ -1,5 +1,4 @@
-"""Runs with real trackers: MLflow in SQLite and on a server, W&B offline, and trackio; outages
-included."""
+"""Training with the real trackers MLflow, W&B (offline) and trackio, including outages."""
 
 from __future__ import annotations
 
@@ -298,7 +297,7 @@ def test_trackio_has_every_row_and_a_resumed_run_its_name(
     rows = from_trackio(
         "[run] = Store.get_runs('border_cli'); found = Store.get_logs('border_cli', run)"
     )
-    # A step that both attempts have logged counts for the later one.
+    # If both attempts logged a step, the later one counts.
     newest = {row["opt_steps"]: row["attempt"] for row in rows}
     assert set(newest) == {row["opt_steps"] for row in rows_of(tmp_path / "run")}
     assert set(newest.values()) == {1, 2}

@@ -1,4 +1,4 @@
-"""How the delivery process ends. A fake MLflow takes long to create its store."""
+"""End of the delivery process, with a fake MLflow whose store is slow to create."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_process_that_creates_a_store_is_not_killed_and_exits_afterwards(
         signal.alarm(0)
     recorder.wait()  # reaps the process
     assert (folder / "created").read_text() == "whole"
-    assert "no server answers" not in outbox.with_suffix(".log").read_text()  # it exited earlier
+    assert "no server answers" not in outbox.with_suffix(".log").read_text()  # not reached
     assert state_of(outbox)["opening"] is False
 
 

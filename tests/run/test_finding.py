@@ -1,4 +1,4 @@
-"""Looking up a checkpoint by name; an unknown name is refused with the available ones."""
+"""Checkpoint lookup by name; an unknown name raises an error that lists the available ones."""
 
 from __future__ import annotations
 
