@@ -135,6 +135,7 @@ def differences(then: Mapping[str, Any], now: Settings) -> list[str]:
     """Describes the changes since a cell was finished. New settings with their default value do not
     count, nor do different values with the same effect."""
     changes = []
+    then = _with_serial_actors(then)
     for path in sorted({*then, *now}):
         if path not in now:
             changes.append(f"{path} is gone")
@@ -143,6 +144,17 @@ def differences(then: Mapping[str, Any], now: Settings) -> list[str]:
         elif path in then and not _same(path, then[path], now[path].value):
             changes.append(f"{path}: {then[path]} -> {now[path].value}")
     return changes
+
+
+def _with_serial_actors(then: Mapping[str, Any]) -> dict[str, Any]:
+    """Replaces the thread manager of runs with trainer=sync, which always stepped their actors."""
+    settings = dict(then)
+    for run in ("run.", "data.run."):
+        manager = f"{run}actor_manager"
+        if (then.get(f"{run}trainer"), then.get(manager)) == ("SyncConfig", "ThreadConfig"):
+            settings[manager] = "SerialConfig"
+            del settings[f"{manager}.join_timeout_s"]
+    return settings
 
 
 def _same(path: str, then: Any, now: Any) -> bool:

@@ -72,12 +72,13 @@ class TerminalCommand:
         modes[3] &= ~termios.ECHO
         termios.tcsetattr(theirs, termios.TCSANOW, modes)
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
-        tests = os.pathsep.join([str(Path(__file__).parent), str(Path(__file__).parents[2])])
+        tests = Path(__file__).parents[1]
+        path = os.pathsep.join([str(tests.parent), str(tests / "user_modules")])
         variables = {key: value for key, value in os.environ.items() if key != "COLUMNS"}
         self._process = subprocess.Popen(
             [sys.executable, "-ISc", TAKE_TERMINAL, sys.executable, "-m", "border_cli", *argv],
             cwd=folder,
-            env=variables | {"TERM": "xterm-256color", "PYTHONPATH": tests},
+            env=variables | {"TERM": "xterm-256color", "PYTHONPATH": path},
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
