@@ -238,7 +238,7 @@ def test_a_network_that_torch_cannot_export_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["action", "values"])
-def test_a_different_output_is_reported_with_its_row(tmp_path: Path, what: str) -> None:
+def test_another_answer_is_told_with_its_row(tmp_path: Path, what: str) -> None:
     spec = spec_of(REALS, ACTIONS["box"])
     agent = agent_of("td3", spec)
     folder = tmp_path / "to"

@@ -194,7 +194,7 @@ def test_a_damaged_file_is_refused_in_the_rehearsal(datasets: Path) -> None:
 
 
 @pytest.mark.parametrize("module", ["minari", "h5py"])
-def test_a_missing_package_is_reported_with_its_install_command(
+def test_a_missing_package_is_said_with_the_line_that_installs_it(
     module: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_numbers()

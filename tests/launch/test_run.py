@@ -179,7 +179,7 @@ def test_settings_that_only_a_component_can_refuse_close_what_was_open(tmp_path:
     assert recorder.closings == 1
 
 
-def test_the_exit_reason_is_the_limit_that_ended_the_run(tmp_path: Path) -> None:
+def test_the_limit_that_ended_the_run_is_the_one_that_is_told(tmp_path: Path) -> None:
     limits: list[tuple[str, dict[str, Any]]] = [
         ("max_env_steps", {"max_opt_steps": None, "max_env_steps": 150}),
         ("max_time_s", {"max_opt_steps": None, "max_time_s": 1e-3}),

@@ -51,7 +51,7 @@ def test_advice_names_the_setting_for_what_took_most(
     assert setting in text
 
 
-def test_for_evaluations_without_a_time_limit_the_advice_names_its_setting() -> None:
+def test_evaluations_that_no_time_limit_ends_are_told_the_setting_that_does() -> None:
     assert "trainer.eval_interval" in advice({"evaluate": 9.0})
     assert "evaluator.max_episode_steps" in advice({"evaluate": 9.0}, unlimited_episodes=True)
 

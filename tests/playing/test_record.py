@@ -12,7 +12,7 @@ from border_cli.playing.record import play_round
 from tests.support.fakes import FakePolicy
 
 
-def test_the_state_of_a_policy_is_reset_before_every_round() -> None:
+def test_a_policy_forgets_what_lasts_before_every_round() -> None:
     policy = FakePolicy()
     policy.load_snapshot(Snapshot(opt_steps=0, env_steps=0, warm_up=False, arrays={}))
     factory = GymEnvFactory(GymConfig(id="CartPole-v1", num_envs=2))

@@ -30,7 +30,7 @@ def test_a_record_that_does_not_fit_is_left_out_whole(tmp_path: Path) -> None:
     assert path.read_bytes() == b"first\n3\nfourth\n"
 
 
-def test_a_deleted_file_is_named_and_its_replacement_is_not_written(tmp_path: Path) -> None:
+def test_a_deleted_file_is_named_and_none_in_its_place_is_written(tmp_path: Path) -> None:
     path = tmp_path / "run" / "rows"
     file = AppendFile(path)
     file.append(b"one\n")

@@ -91,7 +91,7 @@ def test_metrics_that_never_end_are_named_and_not_read(tmp_path: Path) -> None:
     assert last_rows(tmp_path / "metrics.jsonl") == []
 
 
-def test_a_resumed_run_continues_at_its_checkpoint_without_gap_or_overlap(
+def test_a_resumed_run_goes_on_where_its_checkpoint_was_without_gap_or_overlap(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "metrics.jsonl"

@@ -123,7 +123,7 @@ def test_the_settings_of_a_run_are_those_of_its_first_attempt(here: Path) -> Non
     assert run.data.params["lr"] == "0.1"
 
 
-def test_of_two_values_at_one_step_that_of_the_later_attempt_counts(here: Path) -> None:
+def test_of_two_values_at_one_step_the_later_attempt_has_the_say(here: Path) -> None:
     deliver(here / "run", begin(1), row(1.0, loss=9.0, attempt=1))
     deliver(here / "run", begin(2), row(2.0, loss=0.5, attempt=2))
     [run] = runs_in(here)

@@ -24,7 +24,7 @@ from border_cli.recorder.config import StepAxis, TensorboardConfig
 from border_cli.recorder.tensorboard import TensorboardRecorder, event_files
 from tests.support.commands import full_disk
 
-ABOVE_FLOAT32 = 16_777_217  # the smallest positive integer that a 32-bit float cannot represent
+ABOVE_FLOAT32 = 16_777_217  # first integer that 32-bit floats cannot represent
 
 
 def info(run_dir: Path, **settings: Any) -> RunInfo:
@@ -90,7 +90,7 @@ def test_numbers_that_are_not_finite_are_kept(tmp_path: Path) -> None:
     assert scalars(tmp_path, "train/huge") == [(1, math.inf)]  # beyond the range of 32-bit floats
 
 
-def test_a_file_whose_header_does_not_fit_on_the_disk_starts_with_the_next_row(
+def test_a_file_whose_head_does_not_fit_on_the_disk_begins_with_the_next_row(
     tmp_path: Path,
 ) -> None:
     recorder = TensorboardRecorder(TensorboardConfig(), info=info(tmp_path))

@@ -84,7 +84,9 @@ def test_a_step_that_was_being_replaced_when_the_process_was_killed_is_found(
     assert second.chunks == ["0-30", "30-31"]
 
 
-def test_the_first_save_cleans_up_after_a_killed_process(case: SmallRun, make_run: MakeRun) -> None:
+def test_the_first_save_puts_in_order_what_a_killed_process_left(
+    case: SmallRun, make_run: MakeRun
+) -> None:
     case.save(10, n=1, push=5)
     partial = partial_of(case.folder / "0000000020")
     partial.mkdir()

@@ -146,9 +146,7 @@ def test_the_sweep_of_another_program_stays(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("record", ["{}", '{"status": "done", "attempts": [{"pid": 1}]}', "["])
-def test_a_directory_that_merely_uses_our_file_names_is_left_alone(
-    record: str, run: SmallRun
-) -> None:
+def test_a_directory_that_only_has_our_names_is_left_as_it_is(record: str, run: SmallRun) -> None:
     folder = run.run_dir
     (folder / "run.json").write_text(record, encoding="utf-8")
     before = everything(folder)

@@ -135,7 +135,7 @@ def test_threads_that_speak_at_once_do_not_spoil_each_others_words(
         assert [item[2] for item in child.inbox if item[1] == number] == list(range(LOUD // 5))
 
 
-def test_a_child_that_never_stops_logging_does_not_block_its_parent(
+def test_one_that_never_stops_talking_does_not_keep_its_parent(
     start: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO):

@@ -60,7 +60,7 @@ def test_neither_a_run_nor_the_current_directory_in_one_is_on_the_path(
     assert sys.path == others
 
 
-def test_folders_below_a_run_directory_are_not_on_the_path_either(
+def test_what_lies_below_such_a_directory_is_not_on_the_path_either(
     theirs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (theirs / "src").mkdir()
