@@ -28,7 +28,7 @@ import torch
 from benchmarks.table import Reading, emit, make_parser, summary, take_turns
 from border_cli import load_policy
 from border_cli.agent.torch_agent import TorchAgent
-from border_cli.core.spaces import EnvSpec, RawSpace, RawSpaces, space_of
+from border_cli.core.spaces import EnvSpec, RawSpace, RawSpaces, convert_space
 from border_cli.export.onnx import RawPolicy
 from border_cli.export.write import form_of, seal, write_formats
 from border_cli.registry import AGENTS, register_builtin
@@ -60,7 +60,7 @@ def export_untrained(name: str, folder: Path) -> RawPolicy:
     """Exports an untrained policy of a row to the folder; returns it as torch modules."""
     agent_name, settings, observation, action = ROWS[name]
     raw = RawSpaces(observation, action)
-    spec = EnvSpec(name, space_of(observation), action.leaf, None, raw=raw)
+    spec = EnvSpec(name, convert_space(observation), action.leaf, None, raw=raw)
     config = AGENTS.entry(agent_name).config_type(**settings, matmul="mkl")
     agent: TorchAgent = AGENTS.build(config, spec=spec, device="cpu", seed=0)
     policy: Any = agent.policy_factory(np.random.default_rng(0))

@@ -38,13 +38,13 @@ from benchmarks.table import emit, make_parser, say
 from border_cli.tune import halving
 from border_cli.tune.config import Score
 from border_cli.tune.halving import (
+    Action,
     Decision,
     Standing,
-    What,
-    chances,
-    counted,
     next_step,
+    prob_better_than_best,
     rung_budgets,
+    select_evaluations,
 )
 
 TRIALS, SEEDS, EVALUATIONS, WORKERS = 30, 3, 45, 2
@@ -58,7 +58,7 @@ MARGIN = 0.02
 LAST_EVALS = 5
 
 Floats: TypeAlias = NDArray[np.float64]
-Compare: TypeAlias = Callable[[Floats], Floats]  # the signature of `halving.chances`
+Compare: TypeAlias = Callable[[Floats], Floats]  # the signature of `halving.prob_better_than_best`
 Decide: TypeAlias = Callable[[Sequence[Standing], "Terms"], Decision]
 
 
@@ -179,7 +179,7 @@ def significant(compare: Compare, trials: Sequence[Standing], terms: Terms) -> D
         chance = compare(samples) if waiting else ()
         for index, trial in waiting.items():
             if chance[index] < terms.risk:
-                return Decision(What.prune, trial.number)
+                return Decision(Action.prune, trial.number)
     return ours_by(compare, trials, terms)
 
 
@@ -189,8 +189,8 @@ def asha(trials: Sequence[Standing], terms: Terms) -> Decision:
         samples, waiting = reached_by(trials, rung)
         for index, trial in waiting.items():
             if better(samples, index) < len(samples) // terms.reduction:
-                return Decision(What.promote, trial.number)
-    return Decision(What.start if len(trials) < terms.trials else What.finish)
+                return Decision(Action.promote, trial.number)
+    return Decision(Action.start if len(trials) < terms.trials else Action.finish)
 
 
 def optuna_halving(trials: Sequence[Standing], terms: Terms) -> Decision:
@@ -199,8 +199,8 @@ def optuna_halving(trials: Sequence[Standing], terms: Terms) -> Decision:
         samples, waiting = reached_by(trials, rung)
         for index, trial in waiting.items():
             promoted = better(samples, index) < max(1, len(samples) // terms.reduction)
-            return Decision(What.promote if promoted else What.prune, trial.number)
-    return Decision(What.start if len(trials) < terms.trials else What.finish)
+            return Decision(Action.promote if promoted else Action.prune, trial.number)
+    return Decision(Action.start if len(trials) < terms.trials else Action.finish)
 
 
 def optuna_median(trials: Sequence[Standing], terms: Terms) -> Decision:
@@ -217,14 +217,14 @@ def optuna_median(trials: Sequence[Standing], terms: Terms) -> Decision:
         if len(complete) >= 5:
             median = np.median([other.samples[rung].mean() for other in complete])
             if max(sample.mean() for sample in trial.samples) < median:
-                return Decision(What.prune, trial.number)
-        return Decision(What.promote, trial.number)
-    return Decision(What.start if len(trials) < terms.trials else What.finish)
+                return Decision(Action.prune, trial.number)
+        return Decision(Action.promote, trial.number)
+    return Decision(Action.start if len(trials) < terms.trials else Action.finish)
 
 
 def grid(trials: Sequence[Standing], terms: Terms) -> Decision:
     """No pruning."""
-    return Decision(What.start if len(trials) < terms.trials else What.finish)
+    return Decision(Action.start if len(trials) < terms.trials else Action.finish)
 
 
 @dataclass(frozen=True)
@@ -252,13 +252,13 @@ def simulate(land: Landscape, contender: Contender, seed: int) -> tuple[list[Sta
         while len(arrivals) < WORKERS:
             step = contender.decide(trials, terms)
             what, number = step.what, step.number
-            if what is What.start:
+            if what is Action.start:
                 number = len(trials)
                 trials.append(Standing(number))
-            elif what in (What.wait, What.finish):
+            elif what in (Action.wait, Action.finish):
                 break
             assert number is not None
-            if what is What.prune:
+            if what is Action.prune:
                 trials[number] = trials[number]._replace(ended=True)
                 continue
             rung = len(trials[number].samples)
@@ -276,7 +276,9 @@ def arrived(trial: Standing, land: Landscape, contender: Contender) -> Standing:
     """Returns the trial after it has reached its next rung."""
     steps = contender.terms.budgets[len(trial.samples)]
     seen = land.curves[trial.number, : contender.seeds, :steps]
-    sample = np.array([counted(curve, Score.last, contender.last_evals) for curve in seen.tolist()])
+    sample = np.array(
+        [select_evaluations(curve, Score.last, contender.last_evals) for curve in seen.tolist()]
+    )
     samples = (*trial.samples, sample)
     ended = len(samples) == len(contender.terms.budgets)
     return Standing(trial.number, samples, ended=ended)
@@ -316,7 +318,7 @@ def contenders() -> dict[str, Contender]:
         "ours_rungs_4": Contender(ours, terms_of(rungs=4)),
         "ours_reduction_2": Contender(ours, halves),
         "ours_cost_0.4": Contender(ours, terms_of(max_cost=0.4)),
-        "significant_t": Contender(partial(significant, chances), usual),
+        "significant_t": Contender(partial(significant, prob_better_than_best), usual),
         "significant_bootstrap": Contender(partial(significant, chance_by_bootstrap), usual),
         "significant_evaluations": Contender(partial(significant, chance_by_evaluations), usual),
         "significant_residuals": Contender(partial(significant, chance_by_residuals), usual),

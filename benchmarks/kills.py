@@ -30,8 +30,8 @@ from benchmarks.table import emit, make_parser, say, spread
 from border_cli.errors import CheckpointError
 from border_cli.recorder.read import read_metrics
 from border_cli.run.checkpoint_files import read_checkpoint
-from border_cli.run.finding import resumable
-from border_cli.words import counted
+from border_cli.run.finding import find_resumable
+from border_cli.words import pluralize
 
 INTERVAL = 300  # updates between checkpoints
 RECORDED = 50  # updates between rows of metrics
@@ -47,7 +47,7 @@ PATIENCE_S = 60.0
 
 def newest(run_dir: Path) -> int | None:
     """Reads and verifies the checkpoint that a resume would load; returns its opt steps."""
-    for folder in resumable(run_dir):
+    for folder in find_resumable(run_dir):
         return read_checkpoint(folder).opt_steps
     return None
 
@@ -124,7 +124,7 @@ def run(kills: int, seed: int) -> dict[str, Any]:
                 )
             best = checkpoint
             lost.append(max(0, reached(run_dir) - checkpoint))
-            updates = counted(round(lost[-1]), "update")
+            updates = pluralize(round(lost[-1]), "update")
             say(f"kill {number + 1} ({kind}): checkpoint {checkpoint}, {updates} lost")
         end = best + 4 * INTERVAL
         process = subprocess.run(

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from benchmarks.table import emit, make_parser, ratios
 from border_cli.nn.device import learner_thread
-from border_cli.nn.matmul import chosen_matmul, has_onednn, processor, product
+from border_cli.nn.matmul import choose_matmul, has_onednn, processor, product
 from border_cli.settings.networks import Matmul, MatmulPrecision
 
 SHAPES = [  # rows, inputs, outputs
@@ -88,7 +88,7 @@ def compare(
         "onednn_us": round(median(onednn), 1),
         "ratio": ratios(torchs, onednn),
         "error": float(f"{(theirs() - ours()).abs().max().item():.1e}"),
-        "auto": f"{chosen_matmul(Matmul.auto, MatmulPrecision.highest)} {processor()}",
+        "auto": f"{choose_matmul(Matmul.auto, MatmulPrecision.highest)} {processor()}",
     }
     emit("matmul", row, line)
 

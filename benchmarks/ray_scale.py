@@ -45,7 +45,7 @@ from border_cli.ray.connection import ClusterSettings, connect
 from border_cli.ray.leases import LeaseSettings
 from border_cli.ray.manager import RayActorManager
 from border_cli.ray.nodes import ClusterNeeds
-from border_cli.ray.remote_actor import Answer
+from border_cli.ray.remote_actor import CallResult
 from border_cli.replay_buffer.uniform import UniformReplayBuffer
 from border_cli.settings.run import ReplayBufferConfig, StartMethod
 from border_cli.system.child import READY, Pipe
@@ -85,11 +85,11 @@ class Echo:
     def prepare(self) -> None:
         """Does nothing: there is nothing to import."""
 
-    def build(self) -> Answer:
+    def build(self) -> CallResult:
         """Returns an empty answer: there is nothing to build."""
-        return Answer()
+        return CallResult()
 
-    def act(self, *_: Any) -> Answer:
+    def act(self, *_: Any) -> CallResult:
         """Returns the rows."""
         return self._made
 
@@ -135,7 +135,7 @@ def _drain(transport: Transport, news: threading.Event, count: int) -> None:
             raise TimeoutError("Ray returns nothing")
 
 
-def _answer(spec: EnvSpec, samples: int, acted_s: float = 1e-9) -> Answer:
+def _answer(spec: EnvSpec, samples: int, acted_s: float = 1e-9) -> CallResult:
     columns = {name: column.copy() for name, column in Rows.empty(spec, samples).columns.items()}
     message = Message(
         actor_id=0,
@@ -145,7 +145,7 @@ def _answer(spec: EnvSpec, samples: int, acted_s: float = 1e-9) -> Answer:
         rows=samples,
         episodes=(),
     )
-    return Answer(message=message, acted_s=acted_s)
+    return CallResult(message=message, acted_s=acted_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +169,7 @@ class SimulatedTransport(Transport):
         self._cluster = cluster
         self._wake = wake
         self._rows = SPECS[cluster.env]
-        self._answers: dict[int, Answer] = {}
+        self._answers: dict[int, CallResult] = {}
         self._free_s = [0.0] * cluster.actors  # times at which actors finish their calls
         self._link_free_s = 0.0
         self._due: list[tuple[float, int, ActorReport]] = []
@@ -185,7 +185,7 @@ class SimulatedTransport(Transport):
     def start(self, actor_id: int, incarnation: int) -> None:
         now_s = time.perf_counter()
         self._plan(now_s, ActorReport(ReportKind.PLACED, actor_id, incarnation, "n, process 0"))
-        self._plan(now_s, ActorReport(ReportKind.BUILT, actor_id, incarnation, Answer()))
+        self._plan(now_s, ActorReport(ReportKind.BUILT, actor_id, incarnation, CallResult()))
 
     def call(self, actor_id: int, lease: int, samples: int, version: int | None) -> None:
         del version
@@ -198,7 +198,7 @@ class SimulatedTransport(Transport):
         answer = replace(answer, message=replace(answer.message, actor_id=actor_id))
         self._plan(begun_s + acted_s, ActorReport(ReportKind.RETURNED, actor_id, 0, answer, lease))
 
-    def _made(self, samples: int, acted_s: float) -> Answer:
+    def _made(self, samples: int, acted_s: float) -> CallResult:
         answer = self._answers.get(samples)
         if answer is None:
             answer = _answer(self._rows, samples, acted_s)

@@ -32,7 +32,7 @@ from border_cli.core.stop import SaveFlag, StopFlag
 from border_cli.core.types import Metrics
 from border_cli.launch.run import RunOptions, run_job
 from border_cli.registry import register_builtin
-from border_cli.run.finding import resumable
+from border_cli.run.finding import find_resumable
 
 ROWS = {
     "cartpole": ("CartPole-v1", 1_000_000),
@@ -98,7 +98,7 @@ def run(name: str, pairs: int, block_s: float) -> dict[str, Any]:
         options = RunOptions(recorders=[blocks], stop=stop, save=save)
         with suppress(Over):
             run_job(Job(folder=Path(folder), config=config), options)
-        assert resumable(Path(folder)), "nothing was saved"
+        assert find_resumable(Path(folder)), "nothing was saved"
     without_checkpoint, with_checkpoint = blocks.rates[::2], blocks.rates[1::2]
     around = [fmean(pair) for pair in pairwise(without_checkpoint)]
     block_ratios = [mine / other for mine, other in zip(with_checkpoint, around, strict=True)]

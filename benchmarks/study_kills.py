@@ -25,8 +25,8 @@ import psutil
 
 from benchmarks.table import emit, make_parser, say
 from border_cli.analysis.load import load_runs
-from border_cli.tune.trials import ranked, read_trials
-from border_cli.words import setting
+from border_cli.tune.trials import rank_trials, read_trials
+from border_cli.words import format_override
 
 SEEDS, FULL = 3, 6_000
 SETTINGS = (
@@ -92,7 +92,7 @@ def main() -> None:
     options = parser.parse_args()
     root = Path(tempfile.mkdtemp(prefix="study")) / "study"
     arguments = [*SETTINGS, f"study={root}", f"trials={options.trials}"]
-    arguments += [setting("storage", options.storage)] if options.storage else []
+    arguments += [format_override("storage", options.storage)] if options.storage else []
     ended = study(root, arguments, options.kills, random.Random(options.seed))
     trials = read_trials(root)
     runs = load_runs(*root.glob("trial-*"))
@@ -108,7 +108,7 @@ def main() -> None:
             "runs_done": sum(run.status == "done" for run in runs),
             "attempts": sum(len(run.facts["attempts"]) for run in runs),
             "cost": round(steps / (options.trials * SEEDS * FULL), 3),
-            "winner": ranked(read_trials(root))[0].number,
+            "winner": rank_trials(read_trials(root))[0].number,
             "fresh": fresh,
             "folder": str(root),
         },

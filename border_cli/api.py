@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from border_cli.checks.check import check_jobs
-from border_cli.checks.dry_build import dry_built
-from border_cli.config.beginning import composing
-from border_cli.config.check import checked
+from border_cli.checks.dry_build import dry_build_jobs
+from border_cli.config.beginning import open_composer
+from border_cli.config.check import check_settings
 from border_cli.config.job import Job, modules_of
-from border_cli.config.saved import load_resolved, opened_run
+from border_cli.config.saved import load_resolved, run_import_path
 from border_cli.config.search_path import homes, import_modules, user_folders
 from border_cli.core.callback import Callback
 from border_cli.core.interfaces import Agent, Evaluator
@@ -22,15 +22,15 @@ from border_cli.core.loaded_policy import LoadedPolicy
 from border_cli.core.output import Recorders
 from border_cli.core.spaces import EnvSpec
 from border_cli.dataset.recorded_episodes import refuse_other_spaces
-from border_cli.env.given import MakeEnv, is_local, with_given
-from border_cli.errors import CheckpointError, ConfigError, reachable
+from border_cli.env.given import MakeEnv, is_local, with_python_env
+from border_cli.errors import CheckpointError, ConfigError, os_errors_as
 from border_cli.launch.build import build_agent, env_factory, evaluation_policy
 from border_cli.launch.effective import EffectiveSettings, effective_settings
 from border_cli.launch.run import RunOptions, run_job
 from border_cli.launch.summary import Result as Result
 from border_cli.nn.saving import load_state
 from border_cli.registry import register_builtin
-from border_cli.run.exported import opened_folder
+from border_cli.run.exported import open_export
 from border_cli.run.finding import find_checkpoint, find_run, read_model
 from border_cli.run.manifest import read_json
 from border_cli.run.run_folder import RunFolder
@@ -38,8 +38,8 @@ from border_cli.run.spec import read_spec
 from border_cli.settings.run import AUTO, RunConfig
 from border_cli.system.files import is_exported
 from border_cli.system.start import refuse_while_imported_by_a_child
-from border_cli.trainer.callbacks import named
-from border_cli.words import setting
+from border_cli.trainer.callbacks import name_callbacks
+from border_cli.words import format_override
 
 
 def train(
@@ -64,7 +64,9 @@ def train(
     The settings are checked again, because a caller may have changed them since `compose`.
     """
     refuse_while_imported_by_a_child()
-    config = checked(config if env is None else replace(config, env=with_given(config.env, env)))
+    config = check_settings(
+        config if env is None else replace(config, env=with_python_env(config.env, env))
+    )
     if evaluator is not None:  # a caller's evaluator runs in this process
         config = replace(config, evaluator=replace(config.evaluator, background=False))
     register_builtin()
@@ -83,11 +85,11 @@ def train(
     check_jobs([job])
     options = RunOptions(
         recorders=recorders,
-        callbacks=None if callbacks is None else named(callbacks),
+        callbacks=None if callbacks is None else name_callbacks(callbacks),
         evaluator=evaluator,
         finished_too=True,
     )
-    result = run_job(dry_built([job]).jobs[0], options)
+    result = run_job(dry_build_jobs([job]).jobs[0], options)
     assert isinstance(result, Result)
     return result
 
@@ -106,11 +108,15 @@ def resume(
     Modules named by the run are imported as in `load_policy`.
     """
     folder = Path(run_dir).expanduser().absolute()
-    arguments = [setting("resume", str(folder)), *overrides, *(["trust=true"] if trust else [])]
+    arguments = [
+        format_override("resume", str(folder)),
+        *overrides,
+        *(["trust=true"] if trust else []),
+    ]
     unused = {"env.id"} if env else set[str]()
     with ExitStack() as stack:
-        with reachable(CheckpointError):
-            composer, job_overrides = stack.enter_context(composing(arguments, unused=unused))
+        with os_errors_as(CheckpointError):
+            composer, job_overrides = stack.enter_context(open_composer(arguments, unused=unused))
             config = composer.job(job_overrides).config
         config = replace(config, run_dir=None, resume=str(folder))
         return train(config, recorders=recorders, callbacks=callbacks, evaluator=evaluator, env=env)
@@ -147,15 +153,15 @@ def policy_of_run(
     """Loads the policy of a run, see `load_policy`."""
     requested = None if checkpoint is None else str(checkpoint)
     folder, name = find_run(run_dir, requested)
-    with reachable(CheckpointError):
+    with os_errors_as(CheckpointError):
         spec = read_spec(folder) if env is None else None
-    with opened_run(folder, trust=trust):
+    with run_import_path(folder, trust=trust):
         effective, agent, _ = load_agent(folder, name or "best", env=env, spec=spec, trust=trust)
         policy = evaluation_policy(effective, agent)
         return LoadedPolicy(policy.act, spec or env_factory(effective).spec)
 
 
-@reachable(CheckpointError)
+@os_errors_as(CheckpointError)
 def load_agent(
     run_dir: Path,
     checkpoint: str,
@@ -173,10 +179,10 @@ def load_agent(
     register_builtin()
     config = config or read_config(run_dir, trust=trust, plays=spec is None and env is None)
     if env is not None:
-        config = replace(config, env=with_given(config.env, env))
+        config = replace(config, env=with_python_env(config.env, env))
     trained = read_spec(run_dir)
     effective = effective_settings(_with_episode_limit(config, run_dir, trained))
-    folder = opened_folder(run_dir) if is_exported(run_dir) else None
+    folder = open_export(run_dir) if is_exported(run_dir) else None
     if folder is None:
         find_checkpoint(run_dir, checkpoint)  # raises before anything is built
     spec = spec or env_factory(effective).spec
@@ -206,7 +212,7 @@ def _with_episode_limit(config: RunConfig, run_dir: Path, trained: EnvSpec | Non
     return replace(config, evaluator=replace(config.evaluator, max_episode_steps=limit))
 
 
-@reachable(CheckpointError)
+@os_errors_as(CheckpointError)
 def read_config(run_dir: Path, *, trust: bool = False, plays: bool = True) -> RunConfig:
     """Reads the saved settings of a run and imports the modules they name, see `load_policy`."""
     return load_resolved(run_dir, trust=trust, plays=plays)

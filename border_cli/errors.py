@@ -29,7 +29,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from border_cli.words import masked
+from border_cli.words import mask_secrets
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # full disk, quota, maximum file size
 
@@ -179,8 +179,8 @@ def reason_of(error: BaseException) -> str:
     message = error.message if isinstance(error, BorderError) else str(error)
     first_line = message.strip().partition("\n")[0]
     if first_line and isinstance(error, BorderError):
-        return masked(first_line)
-    return masked(": ".join(filter(None, (type(error).__name__, first_line))))
+        return mask_secrets(first_line)
+    return mask_secrets(": ".join(filter(None, (type(error).__name__, first_line))))
 
 
 def place_of(error: BaseException) -> str:
@@ -200,7 +200,7 @@ def place_of(error: BaseException) -> str:
 
 
 @contextmanager
-def reachable(kind: type[BorderError]) -> Iterator[None]:
+def os_errors_as(kind: type[BorderError]) -> Iterator[None]:
     """Converts an OSError into `kind`, with the path and the reason. A full disk is converted even
     without a path. Other errors without a path, such as a broken pipe, are raised unchanged."""
     try:

@@ -6,12 +6,12 @@ from __future__ import annotations
 import sys
 from contextlib import suppress
 
-from border_cli.words import masked, visible
+from border_cli.words import escape_controls, mask_secrets
 
 
 def say(text: str) -> None:
     """Prints text to stdout."""
-    sys.stdout.write(visible(f"{text}\n"))
+    sys.stdout.write(escape_controls(f"{text}\n"))
     sys.stdout.flush()
 
 
@@ -19,7 +19,7 @@ def complain(command: str, message: object) -> None:
     """Writes an error or warning of a command to stderr, without passwords. A closed stderr is
     ignored, so that the exit status is preserved."""
     with suppress(OSError):
-        sys.stderr.write(visible(masked(f"{command}: {message}\n")))
+        sys.stderr.write(escape_controls(mask_secrets(f"{command}: {message}\n")))
 
 
 def report(progress: str) -> None:

@@ -20,7 +20,7 @@ _PASSWORD = re.compile(r"//[^\s/:]*:[^\s/]*@")
 _PLAIN = re.compile(r"[\w./@%+-]+( [\w./@%+-]+)*", re.ASCII)  # needs no quotes in Hydra
 
 
-def counted(count: float, noun: str) -> str:
+def pluralize(count: float, noun: str) -> str:
     """`1 checkpoint`, `2,000 checkpoints`, `0.5 samples`."""
     figure = f"{count:,}" if isinstance(count, int) else f"{count:,g}"
     return f"{figure} {noun}" if count == 1 else f"{figure} {noun}s"
@@ -36,7 +36,7 @@ def size(nbytes: float) -> str:
     return f"{gib:,.1f} GiB" if gib >= 10 else f"{gib:.2f} GiB"
 
 
-def listed(names: Sequence[object], most: int) -> str:
+def join_names(names: Sequence[object], most: int) -> str:
     """`a, b, c and 4 more`."""
     rest = f" and {len(names) - most:,} more" if len(names) > most else ""
     return ", ".join(map(str, names[:most])) + rest
@@ -62,7 +62,7 @@ def unknown(kind: str, word: object, known: Iterable[str]) -> str:
     return f"unknown {kind} {word!r}{did_you_mean(str(word), names)} ({choices})"
 
 
-def visible(text: str) -> str:
+def escape_controls(text: str) -> str:
     r"""Escapes characters that could control a terminal or cannot be written to a file: `\x1b`,
     `\u202e`, `\ud800`.
 
@@ -79,7 +79,7 @@ def _escape(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 
 
-def masked(text: str) -> str:
+def mask_secrets(text: str) -> str:
     """Masks passwords: those in URLs, and the values of environment variables such as
     `WANDB_API_KEY`."""
     text = _PASSWORD.sub("//***@", text)
@@ -104,7 +104,7 @@ def shortest(path: Path) -> Path:
         return path
 
 
-def setting(key: str, value: str) -> str:
+def format_override(key: str, value: str) -> str:
     """`key=value`, with quotes if Hydra would interpret the value differently."""
     if _PLAIN.fullmatch(value):
         return f"{key}={value}"

@@ -11,7 +11,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from border_cli.config.describe import bounds_of, meaning_of, shown, values_of
+from border_cli.config.describe import bounds_of, format_setting, meaning_of, values_of
 from border_cli.config.files import base_of
 from border_cli.registry import GROUPS, register_builtin
 from border_cli.settings.base import Settings, default_of
@@ -107,7 +107,7 @@ def _text(value: object) -> str:
     if isinstance(value, Enum):
         return value.name
     if isinstance(value, Mapping):
-        return shown(value)
+        return format_setting(value)
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 

@@ -20,7 +20,7 @@ import untried
 from border_cli import RunConfig, compose, load_policy, resume, train
 from border_cli.actor_manager.config import SerialConfig
 from border_cli.agent.config import DqnConfig
-from border_cli.config.check import checked
+from border_cli.config.check import check_settings
 from border_cli.core.interfaces import Evaluation, Evaluator, Policy
 from border_cli.env.config import GymConfig
 from border_cli.errors import ActorCrashed, BadStep, CheckpointError, ConfigError
@@ -283,7 +283,7 @@ def test_settings_of_a_users_component_are_as_strict_and_keep_what_they_derive(
         config.env.flors = 3
     config.env.floors = 3
     assert config.env.rooms == 8
-    assert checked(config).env.rooms == 12
+    assert check_settings(config).env.rooms == 12
     assert train(config).agent.opt_steps == 2
     config.env.floors = 0
     with pytest.raises(ConfigError, match=r"^env\.floors must be at least 1, got 0$"):

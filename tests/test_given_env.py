@@ -66,7 +66,9 @@ def test_a_function_of_a_module_is_saved_by_its_name(manager: str) -> None:
 def test_a_local_function_must_be_passed_again_to_resume(manager: str) -> None:
     result = train(small(manager), env=nested())
     forget()
-    with pytest.raises(ConfigError, match=r"env\.id=python/lambda was passed .* resume\(…, env=…\)"):
+    with pytest.raises(
+        ConfigError, match=r"env\.id=python/lambda was passed .* resume\(…, env=…\)"
+    ):
         resume("run", "trainer.max_opt_steps=3")
     action = load_policy("run").act(OBS)  # needs no environment
     assert action in (0, 1, 2)

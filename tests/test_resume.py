@@ -57,8 +57,8 @@ from border_cli.replay_buffer.config import (
     RolloutConfig,
     UniformConfig,
 )
-from border_cli.run.checkpoint_files import Saved, read_checkpoint
-from border_cli.run.finding import resumable
+from border_cli.run.checkpoint_files import VerifiedCheckpoint, read_checkpoint
+from border_cli.run.finding import find_resumable
 from border_cli.run.status import read_run
 from border_cli.settings.run import CheckpointConfig, RunConfig
 from border_cli.step_processor.config import NStepConfig
@@ -144,11 +144,11 @@ def interrupt(config: RunConfig, folder: Path, at: int, phase: str | None = None
         trained(config, folder, recorders=recorders, stop=stop)
 
 
-def newest(folder: Path) -> Saved:
-    return read_checkpoint(resumable(folder)[0])
+def newest(folder: Path) -> VerifiedCheckpoint:
+    return read_checkpoint(find_resumable(folder)[0])
 
 
-def rows_of(config: RunConfig, saved: Saved) -> ReplayBuffer:
+def rows_of(config: RunConfig, saved: VerifiedCheckpoint) -> ReplayBuffer:
     effective = effective_settings(config)
     spec = env_factory(effective).spec
     goal_rewards = build_goal_rewards(effective)
@@ -528,7 +528,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_taken(
 ) -> None:
     trained(config_of(updates=350), tmp_path / "run")
     caplog.set_level("INFO")
-    newest_folder, before = resumable(tmp_path / "run")[:2]
+    newest_folder, before = find_resumable(tmp_path / "run")[:2]
     path = newest_folder / "agent.pt"
     path.write_bytes(path.read_bytes()[:-10])
     trained(config_of(), tmp_path / "run", resume=True)
@@ -552,7 +552,7 @@ def test_the_best_score_of_a_lost_stretch_stays_the_best(tmp_path: Path) -> None
     folder = tmp_path / "run"
     first = trained(config_of(updates=350), folder)
     assert math.isfinite(first.best_score)
-    for checkpoint in resumable(folder)[:-1]:
+    for checkpoint in find_resumable(folder)[:-1]:
         shutil.rmtree(checkpoint)
     resumed = trained(config_of(updates=151), folder, resume=True)
     assert resumed.best_score >= first.best_score

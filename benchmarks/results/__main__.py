@@ -34,7 +34,7 @@ from benchmarks.results.settings import settings_of
 from benchmarks.results.work import make_all, to_make
 from benchmarks.table import say
 from border_cli.errors import BorderError
-from border_cli.words import counted, did_you_mean
+from border_cli.words import did_you_mean, pluralize
 
 SHOWN_CHANGES = 3
 
@@ -141,7 +141,7 @@ def _run_cells(rows: Sequence[Row], arguments: Any) -> int:
         keep = arguments.keep is not None
         workshop = Workshop(folder.resolve(), keep, arguments.jobs, children)
         plan = to_make(cells, workshop, keep_stale=arguments.keep_stale)
-        say(f"{counted(len(plan), 'cell')} to run, {arguments.jobs} in parallel")
+        say(f"{pluralize(len(plan), 'cell')} to run, {arguments.jobs} in parallel")
         failed = make_all(plan, workshop)
     if failed:
         say(f"failed: {', '.join(map(str, failed))}")

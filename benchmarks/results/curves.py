@@ -12,8 +12,8 @@ import numpy as np
 
 from benchmarks.results.cells import Content
 from border_cli.analysis.curves import RunCurve, report
-from border_cli.analysis.drawing import drawn
-from border_cli.words import counted
+from border_cli.analysis.drawing import render
+from border_cli.words import pluralize
 
 Curves = Mapping[str, Mapping[int, Content]]  # label -> cells by seed
 
@@ -26,7 +26,7 @@ def draw(path: Path, title: str, curves: Curves, axis: str) -> None:
     runs = [run for label, cells in curves.items() for run in _runs(title, label, cells, axis)]
     comparison = report(runs, by=(), x=axis, y="eval/return", stat="mean", hold=True)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(drawn(comparison, "svg"))
+    path.write_bytes(render(comparison, "svg"))
 
 
 def _runs(title: str, label: str, cells: Mapping[int, Content], axis: str) -> Iterator[RunCurve]:
@@ -34,7 +34,7 @@ def _runs(title: str, label: str, cells: Mapping[int, Content], axis: str) -> It
         yield RunCurve(
             name=f"{label} {seed}",
             env=title,
-            group=f"{label}, {counted(len(cells), 'seed')}",
+            group=f"{label}, {pluralize(len(cells), 'seed')}",
             x=np.array(cell["curve"][axis], dtype=np.float64),
             y=np.array(cell["curve"]["returns"], dtype=np.float64),
         )

@@ -18,7 +18,7 @@ from benchmarks.results.judging import (
 from benchmarks.results.kinds import Cell, Peer, Recording, Row, Run
 from benchmarks.results.rows import EPISODES, ROWS
 from border_cli.errors import BorderError
-from border_cli.words import counted
+from border_cli.words import pluralize
 
 PAGE = ROOT / "docs" / "results.md"
 TEMPLATE = Path(__file__).with_name("page.md")
@@ -144,8 +144,8 @@ def _machines(done: Finished) -> str:
             machine = cell["machine"]
             packages = ("python", "torch", "numpy", "gymnasium", "stable-baselines3")
             versions = ", ".join(f"{package} {machine[package]}" for package in packages)
-            jobs = counted(machine["jobs"], "parallel job")
-            cores = counted(machine["cores"], "core")
+            jobs = pluralize(machine["jobs"], "parallel job")
+            cores = pluralize(machine["cores"], "core")
             line = f"{machine['cpu']}, {cores}, {jobs}; {versions}"
             lines[line] = lines.get(line, 0) + 1
     listed = [f"- {count} cells: {line}" for line, count in sorted(lines.items())]

@@ -11,7 +11,7 @@ import numpy as np
 from border_cli.actor_manager.weights import ArrayForms, WeightSource
 from border_cli.core.interfaces import Env, EnvFactory, Policy, PolicyFactory, StepProcessor
 from border_cli.core.returns import DiscountedReturns, Moments
-from border_cli.core.rows import columns_of, concatenate, copied_rows, transitions_of
+from border_cli.core.rows import columns_of, concatenate, copy_rows, transitions_of
 from border_cli.core.seeding import ActorStream, Branch, derived_seed, generator
 from border_cli.core.timing import ACTOR_SECTIONS, Clock, MonotonicClock
 from border_cli.core.types import (
@@ -95,9 +95,9 @@ class Message:
         )
 
 
-def copied(message: Experience) -> Experience:
+def copy_experience(message: Experience) -> Experience:
     """Returns the message with a copy of its transitions."""
-    return replace(message, transitions=copied_rows(message.transitions))
+    return replace(message, transitions=copy_rows(message.transitions))
 
 
 Send: TypeAlias = Callable[[Message], float]  # returns the seconds spent waiting for space

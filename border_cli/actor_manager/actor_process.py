@@ -16,9 +16,9 @@ from border_cli.actor_manager.shared_channel import (
     BEATS,
     BUDGET,
     CLOSING,
+    COLLECTED,
     ENV_STEPS,
     GRANTED,
-    MADE,
     ChannelWriter,
     SharedChannel,
     wait_for,
@@ -77,7 +77,7 @@ class ActorProcess:
         words, learner = self._words, self._channel.learner
         try:
             while not learner[CLOSING]:
-                if words[MADE] < learner[GRANTED]:
+                if words[COLLECTED] < learner[GRANTED]:
                     self._step()
                 else:
                     self._wait_for_budget()
@@ -91,7 +91,7 @@ class ActorProcess:
         num_samples = self._actor.step()
         # Env steps first: see `SharedChannel.counts`.
         words[ENV_STEPS] = self._past_env_steps + self._actor.env_steps
-        words[MADE] += num_samples
+        words[COLLECTED] += num_samples
         words[BEATS] += 1
         if words[BEATS] % REPORT_EVERY == 0:
             self._report_seconds()
@@ -111,7 +111,8 @@ class ActorProcess:
             channel,
             BUDGET,
             lambda: (
-                bool(channel.learner[CLOSING]) or channel.actor[MADE] < channel.learner[GRANTED]
+                bool(channel.learner[CLOSING])
+                or channel.actor[COLLECTED] < channel.learner[GRANTED]
             ),
         )
         self._report_seconds()

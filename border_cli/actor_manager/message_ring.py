@@ -26,7 +26,7 @@ from border_cli.core.rows import (
     concatenate,
     row_columns,
     row_dtypes,
-    sliced,
+    slice_rows,
     transitions_of,
 )
 from border_cli.core.spaces import EnvSpec
@@ -195,7 +195,7 @@ def split(message: Message, rows: int, episodes: int) -> tuple[Message, Message]
     block = concatenate(message.parts) if message.parts else None
 
     def parts(start: int, end: int) -> list[Transitions]:
-        return [sliced(block, slice(start, end))] if block is not None and start < end else []
+        return [slice_rows(block, slice(start, end))] if block is not None and start < end else []
 
     first = replace(message, parts=parts(0, rows), rows=rows, episodes=message.episodes[:episodes])
     rest = replace(

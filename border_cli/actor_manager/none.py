@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from border_cli.core.interfaces import ActorManager, ActorStats
-from border_cli.core.stop import Pulse
+from border_cli.core.stop import MonitoredPart
 from border_cli.core.types import Experience, Metrics, Snapshot, State
 
 
@@ -48,7 +48,7 @@ class NoActors(ActorManager):
     def stats(self) -> list[ActorStats]:
         return []
 
-    def heartbeats(self) -> Sequence[Pulse]:
+    def heartbeats(self) -> Sequence[MonitoredPart]:
         return []
 
     def gauges(self) -> Metrics:

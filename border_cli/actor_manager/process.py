@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from border_cli.actor_manager.actor import ActorFactory, copied
+from border_cli.actor_manager.actor import ActorFactory, copy_experience
 from border_cli.actor_manager.actor_process import Recipe, run
 from border_cli.actor_manager.config import ProcessConfig
 from border_cli.actor_manager.message_ring import MessageReader
@@ -23,7 +23,7 @@ from border_cli.actor_manager.shared_rate_limiter import SharedRateLimiter
 from border_cli.actor_manager.shared_weights import SharedWeightSlot
 from border_cli.actor_manager.supervisor import ActorHandle, Supervisor
 from border_cli.core.interfaces import ActorManager, ActorStats
-from border_cli.core.stop import Pulse
+from border_cli.core.stop import MonitoredPart
 from border_cli.core.timing import Clock
 from border_cli.core.types import Experience, Metrics, Snapshot, State
 from border_cli.system.child_process import ChildProcess
@@ -218,7 +218,7 @@ class ProcessActorManager(ActorManager):
         arrived: list[Experience] = []
         while True:
             running = self._supervisor.running  # read first, so that no message is missed
-            arrived += map(copied, self._receiver.take())
+            arrived += map(copy_experience, self._receiver.take())
             self._receiver.release()
             left_s = deadline_s - self._clock.now_s()
             if not running or left_s <= 0:
@@ -231,7 +231,7 @@ class ProcessActorManager(ActorManager):
             for handle, reader in zip(self._handles, self._receiver.readers, strict=True)
         ]
 
-    def heartbeats(self) -> Sequence[Pulse]:
+    def heartbeats(self) -> Sequence[MonitoredPart]:
         return self._handles
 
     def gauges(self) -> Metrics:

@@ -16,7 +16,7 @@ from border_cli.core.interfaces import ActorStats
 from border_cli.core.timing import Clock
 from border_cli.core.types import State
 from border_cli.errors import CheckpointError
-from border_cli.words import counted
+from border_cli.words import pluralize
 
 log = logging.getLogger(__name__)
 
@@ -151,8 +151,9 @@ class SavedActors:
         if rows := sum(rows_in_proxy(actor.state) for actor in self.actors):
             log.info(
                 "dropped %s that the actors of the saved run had not sent: only "
-                "actor_manager=serial and trainer=sync continue episodes", counted(rows, "sample"),
-            )  # fmt: skip
+                "actor_manager=serial and trainer=sync continue episodes",
+                pluralize(rows, "sample"),
+            )
         return replace(self, actors=[actor.ended() for actor in self.actors])
 
     @property

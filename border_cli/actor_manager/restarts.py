@@ -32,7 +32,7 @@ _OURS = str(Path(__file__).parents[1])
 Origin: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]  # type, (file, line) of each frame
 
 
-def origin(text: str) -> Origin | None:
+def parse_origin(text: str) -> Origin | None:
     """Parses a traceback into the type of its exception and the frames outside border_cli.
 
     It works on text, because other processes report only text. Returns None if `text` is not a
@@ -91,7 +91,7 @@ class Restarts:
             if self._renewed:
                 self._spent = self._raised
         self._first_traceback = self._first_traceback or text
-        previous, self._last = self._last, origin(text)
+        previous, self._last = self._last, parse_origin(text)
         if self._spent >= self._most:
             self._abort(f"no restarts are left (actor_manager.max_restarts={self._most})", where)
         if self._last is not None and self._last == previous:

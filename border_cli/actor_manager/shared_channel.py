@@ -34,7 +34,7 @@ LEARNER_WAITS: Final = 2  # 1 if the actor should wake the learner after a messa
 LEARNER_WORDS: Final = 8
 
 # Words written by the actor, or by its supervisor while there is no process.
-MADE: Final = 0  # samples collected, except those lost with a process
+COLLECTED: Final = 0  # samples collected, except those lost with a process
 ENV_STEPS: Final = 1
 BEATS: Final = 2
 WAITS: Final = 3  # NOTHING, BUDGET or SPACE
@@ -116,18 +116,18 @@ class SharedChannel(Mapped):
         """
         while True:
             sent = self.ring.header(self.ring.written[0])
-            collected = self.actor[MADE]
+            collected = self.actor[COLLECTED]
             fence()
             env_steps = max(self.actor[ENV_STEPS], sent[STEPS] + self.actor[LOST_STEPS])
             fence()
-            if collected == self.actor[MADE]:
+            if collected == self.actor[COLLECTED]:
                 return max(collected, sent[ROWS]), env_steps
 
     def reap(self) -> int:
         """Completes the counters of a process that has exited and returns its lost samples."""
         sent = self.ring.header(self.ring.written[0])
         collected, env_steps = self.counts()
-        self.actor[MADE], self.actor[ENV_STEPS] = sent[ROWS], env_steps
+        self.actor[COLLECTED], self.actor[ENV_STEPS] = sent[ROWS], env_steps
         self.actor[LOST] += collected - sent[ROWS]
         self.actor[LOST_STEPS] = env_steps - sent[STEPS]
         self.actor[WAITS] = NOTHING

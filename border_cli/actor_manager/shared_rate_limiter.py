@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from border_cli.actor_manager.shared_channel import BUDGET, GRANTED, MADE, SharedChannel
+from border_cli.actor_manager.shared_channel import BUDGET, COLLECTED, GRANTED, SharedChannel
 
 UNLIMITED = 2**62  # samples
 
@@ -52,7 +52,7 @@ class SharedRateLimiter:
         requests = [
             (channel, want)
             for channel in self._channels
-            if (want := self._n_buffer + channel.actor[MADE] - channel.learner[GRANTED])
+            if (want := self._n_buffer + channel.actor[COLLECTED] - channel.learner[GRANTED])
             >= -(-self._n_buffer // 2)
         ]
         served: list[SharedChannel] = []

@@ -25,7 +25,7 @@ BUFFER_WORDS: Final = 8
 CACHE_LINE: Final = 64  # bytes
 
 
-def packed(snapshot: Snapshot) -> NDArray[np.uint8]:
+def pack_snapshot(snapshot: Snapshot) -> NDArray[np.uint8]:
     """Packs a snapshot into a single byte array, which other processes can use without copying.
 
     Matrices are stored in column-major order, as `x.dot(weight.T)` reads them.
@@ -39,7 +39,7 @@ def packed(snapshot: Snapshot) -> NDArray[np.uint8]:
     return memory
 
 
-def unpacked(memory: NDArray[np.uint8], forms: ArrayForms) -> Snapshot:
+def unpack_snapshot(memory: NDArray[np.uint8], forms: ArrayForms) -> Snapshot:
     """Returns the snapshot in `memory` without copying; `forms` describes its arrays."""
     all_forms: list[Form] = [(np.dtype(np.int64), (3,)), *forms.values()]
     arrays: list[NDArray[Any]] = []

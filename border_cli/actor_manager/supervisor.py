@@ -20,8 +20,8 @@ from border_cli.actor_manager.restarts import Restarts, as_failure
 from border_cli.actor_manager.shared_channel import (
     BEATS,
     CLOSING,
+    COLLECTED,
     LOST,
-    MADE,
     NOTHING,
     WAITS,
     WAITS_FOR,
@@ -41,8 +41,8 @@ StartIncarnation = Callable[[int, int], ChildProcess]  # (actor id, incarnation 
 
 
 class ActorHandle:
-    """One actor across all its processes, and its `Pulse`; only the supervisor's thread writes
-    it."""
+    """One actor across all its processes, and its `MonitoredPart`; only the supervisor's thread
+    writes it."""
 
     thread_id: int | None = None  # the actor runs in another process
 
@@ -272,7 +272,7 @@ class Supervisor:
     def _plan_restart(self, handle: ActorHandle, reason: str) -> None:
         try:
             # Samples written count as delivered even if the learner has not read them yet.
-            pause_s = handle.restarts.failed(reason, delivered=handle.channel.actor[MADE])
+            pause_s = handle.restarts.failed(reason, delivered=handle.channel.actor[COLLECTED])
             handle.due_s = self._clock.now_s() + pause_s
         except ActorCrashed as error:
             self._end(handle)

@@ -22,7 +22,7 @@ from border_cli.errors import ConfigError
 ANY_CHOICE = "a Discrete, MultiDiscrete, MultiBinary or "  # spaces some agents accept besides Box
 
 
-def name_of(space: LeafSpace) -> str:
+def format_space(space: LeafSpace) -> str:
     """Formats a space as `Box(-1, 1, (3,), float32)`, `Discrete(2)` or `MultiDiscrete([2, 3])`."""
     match space:
         case BoxSpace(shape=shape, dtype=dtype, low=low, high=high):
@@ -54,7 +54,7 @@ def discrete_components(spec: EnvSpec, agent: str) -> tuple[int, ...]:
     if nvec is None:
         raise ConfigError(
             f"agent={agent} needs a Discrete, MultiDiscrete or MultiBinary action space; "
-            f"env.id={spec.id} has {name_of(spec.action)}{_suggest_remedy(spec.action)}"
+            f"env.id={spec.id} has {format_space(spec.action)}{_suggest_remedy(spec.action)}"
         )
     return nvec
 
@@ -100,10 +100,10 @@ def discrete_actions(spec: EnvSpec, agent: str, max_joint_actions: int) -> Discr
     n = prod(nvec)
     if isinstance(spec.action, MultiDiscreteSpace) and n > max_joint_actions:
         raise ConfigError(
-            f"agent={agent} learns a value for each joint action, and {name_of(spec.action)} of "
-            f"env.id={spec.id} has {n:,} of them, more than agent.max_joint_actions="
-            f"{max_joint_actions}. Raise it, or use agent=discrete_sac, bc, awac or iql, which "
-            "choose each component independently"
+            f"agent={agent} learns a value for each joint action, and "
+            f"{format_space(spec.action)} of env.id={spec.id} has {n:,} of them, more than "
+            f"agent.max_joint_actions={max_joint_actions}. Raise it, or use agent=discrete_sac, "
+            "bc, awac or iql, which choose each component independently"
         )
     return DiscreteActions(spec.action)
 
@@ -157,7 +157,7 @@ def bounded_actions(spec: EnvSpec, agent: str, *, also: str = "") -> ActionBound
     if bounds is None:
         raise ConfigError(
             f"agent={agent} needs {also}a Box action space of real numbers with finite bounds; "
-            f"env.id={spec.id} has {name_of(spec.action)}{_suggest_remedy(spec.action)}"
+            f"env.id={spec.id} has {format_space(spec.action)}{_suggest_remedy(spec.action)}"
         )
     return bounds
 
@@ -171,7 +171,7 @@ def action_outputs(spec: EnvSpec, agent: str) -> int:
 def _suggest_remedy(space: LeafSpace) -> str:
     """Returns the part of an error message that suggests what to do about an action space."""
     if not isinstance(space, BoxSpace) or action_bounds(space) is not None:
-        kind = name_of(space).partition("(")[0]
+        kind = format_space(space).partition("(")[0]
         return f". Agents for {kind} actions: {_list_agents(kind)}"
     if not np.issubdtype(space.dtype, np.floating):
         return (

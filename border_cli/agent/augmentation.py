@@ -17,7 +17,7 @@ from border_cli.nn.tensor_batch import TensorBatch
 PADDING = 4  # pixels
 
 
-def shifted_batch(
+def shift_batch(
     batch: TensorBatch, images: Iterable[str], generator: torch.Generator
 ) -> TensorBatch:
     """Shifts the `images` of obs and next_obs by independent random offsets.
@@ -27,7 +27,11 @@ def shifted_batch(
     offsets = torch.randint(2 * PADDING + 1, (2, len(batch.reward), 2), generator=generator)
     keys = list(images)
     obs, next_obs = (
-        {key: shifted(part, offset) for key, part in _as_dict(observation).items() if key in keys}
+        {
+            key: shift_images(part, offset)
+            for key, part in _as_dict(observation).items()
+            if key in keys
+        }
         for observation, offset in zip((batch.obs, batch.next_obs), offsets, strict=True)
     )
     if isinstance(batch.obs, Tensor):
@@ -40,7 +44,7 @@ def _as_dict(obs: Tensor | dict[str, Tensor]) -> dict[str, Tensor]:
     return obs if isinstance(obs, dict) else {"": obs}
 
 
-def shifted(images: Tensor, offsets: Tensor, padding: int = PADDING) -> Tensor:
+def shift_images(images: Tensor, offsets: Tensor, padding: int = PADDING) -> Tensor:
     """Pads images and crops each at its offset (row and column) to the original size.
 
     [B, C, H, W], [B, 2] int64 between 0 and 2 * padding -> [B, C, H, W]

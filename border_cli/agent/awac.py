@@ -40,7 +40,7 @@ from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Update
 from border_cli.nn.choices import Choices
 from border_cli.nn.distributions import CategoricalNetwork, GaussianNetwork, StochasticNetwork
-from border_cli.nn.tensor_batch import TensorBatch, masked
+from border_cli.nn.tensor_batch import TensorBatch, mask_invalid
 
 
 def advantage_weights(
@@ -146,7 +146,7 @@ class Awac(CloningAgent):
     def critic_loss(self, batch: TensorBatch, noise: Tensor) -> CriticLoss:
         """Returns the squared TD errors for y = r + d min_i Q_target_i(s', a'), a' ~ pi."""
         with torch.no_grad():
-            outputs = masked(self.actor(batch.next_obs), batch.next_mask)
+            outputs = mask_invalid(self.actor(batch.next_obs), batch.next_mask)
             next_action = self.actor.sample(outputs, noise)  # [B, A]
             q_next = self.critics.target(batch.next_obs, next_action).amin(dim=0)  # [B, 1]
             y = torch.addcmul(batch.reward, batch.discount, q_next)
@@ -155,7 +155,7 @@ class Awac(CloningAgent):
 
     def actor_loss(self, batch: TensorBatch, q: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """Returns the actor loss and A(s, a) = Q(s, a) - Q(s, a'), a' ~ pi. [B, 1] -> [], [B, 1]"""
-        outputs = masked(self.actor(batch.obs), batch.mask)
+        outputs = mask_invalid(self.actor(batch.obs), batch.mask)
         with torch.no_grad():
             sampled = self.actor.sample(outputs, noise)  # [B, A]
             advantage = q - self.critics.online(batch.obs, sampled).amin(dim=0)  # [B, 1]

@@ -19,7 +19,7 @@ from border_cli.agent.action_space import (
     action_bounds,
     action_outputs,
     components_of,
-    name_of,
+    format_space,
 )
 from border_cli.agent.config import BcConfig
 from border_cli.agent.continuous_policies import DeterministicPolicy, GaussianPolicy
@@ -32,7 +32,7 @@ from border_cli.errors import ConfigError
 from border_cli.nn import distributions
 from border_cli.nn.choices import Choices
 from border_cli.nn.network import Network
-from border_cli.nn.tensor_batch import TensorBatch, masked
+from border_cli.nn.tensor_batch import TensorBatch, mask_invalid
 
 Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]  # takes outputs and actions, both [B, …]
 
@@ -68,7 +68,7 @@ class Bc(TorchAgent):
         if nvec is not None and config.stochastic:
             raise ConfigError(
                 "agent.stochastic must be false for discrete actions, whose policy is always "
-                f"stochastic (env.id={spec.id} has {name_of(spec.action)})"
+                f"stochastic (env.id={spec.id} has {format_space(spec.action)})"
             )
         outputs = action_outputs(spec, self.name) * (2 if config.stochastic else 1)
         super().__init__(config, spec=spec, device=device, seed=seed)
@@ -97,7 +97,7 @@ class Bc(TorchAgent):
 
     def loss(self, batch: TensorBatch) -> Tensor:
         """Returns the imitation loss on the actions in the batch. []"""
-        return self._action_loss(masked(self.actor(batch.obs), batch.mask), batch.action)
+        return self._action_loss(mask_invalid(self.actor(batch.obs), batch.mask), batch.action)
 
     def learn(self, batch: TensorBatch) -> Update:
         loss = self._loss(batch)

@@ -14,9 +14,9 @@ from border_cli.nn.tensor_batch import (
     TargetDistribution,
     TDResult,
     TensorBatch,
-    by_outputs,
-    masked,
-    of_action,
+    expand_gradient,
+    mask_invalid,
+    select_action_values,
 )
 
 
@@ -46,10 +46,10 @@ def target_distribution(
     """
     next_probabilities = next_logits.softmax(2)
     online = next_probabilities if next_logits_online is None else next_logits_online.softmax(2)
-    means = masked(online @ atoms, batch.next_mask)  # [B, num_actions]
+    means = mask_invalid(online @ atoms, batch.next_mask)  # [B, num_actions]
     best = means.argmax(dim=1, keepdim=True)  # [B, 1]
     positions = torch.addcmul(batch.reward, batch.discount, atoms)  # [B, N]
-    return TargetDistribution(positions, of_action(next_probabilities, best))
+    return TargetDistribution(positions, select_action_values(next_probabilities, best))
 
 
 def td_loss(
@@ -70,12 +70,12 @@ def td_loss(
     online = None if next_outputs_online is None else next_outputs_online.view(shape)
     target = target_distribution(batch, next_outputs.view(shape), online, atoms)
     m = project(*target, atoms)  # [B, N]
-    log_p = of_action(logits, batch.action).log_softmax(1)  # [B, N]
+    log_p = select_action_values(logits, batch.action).log_softmax(1)  # [B, N]
     p = log_p.exp()
     cross_entropy = -(m * log_p).sum(1, keepdim=True)  # [B, 1]
     row_weight = batch.weight / len(outputs)  # [B, 1]
     return TDResult(
-        grad_output=by_outputs(row_weight * (p - m), logits, batch.action).flatten(1),
+        grad_output=expand_gradient(row_weight * (p - m), logits, batch.action).flatten(1),
         td_error=cross_entropy + torch.xlogy(m, m).sum(1, keepdim=True),
         metrics={"loss": torch.sum(row_weight * cross_entropy), "q_mean": (p @ atoms).mean()},
         target=target,

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from border_cli.nn.choices import Choices
 from border_cli.nn.distributions import normal_log_density
-from border_cli.nn.tensor_batch import masked
+from border_cli.nn.tensor_batch import mask_invalid
 
 LOWEST = -1e4  # replaces log 0, because 0 * log 0 is NaN
 LOG_ROOT_2_PI_E = 0.5 * math.log(2 * math.pi * math.e)
@@ -45,7 +45,7 @@ class ChoiceDensity(Density):
         """Shapes: logits and mask [B, S], action [B, K]."""
         self._choices = choices
         self._columns = choices.columns(action)
-        log = choices.log_softmax(masked(logits, mask))
+        log = choices.log_softmax(mask_invalid(logits, mask))
         self.log_prob = log.gather(1, self._columns).sum(1)
         self._log = log if mask is None else log.clamp(min=LOWEST)
         self._probability = self._log.exp()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from border_cli.nn.tensor_batch import TDLoss, TDResult, TensorBatch, masked
+from border_cli.nn.tensor_batch import TDLoss, TDResult, TensorBatch, mask_invalid
 
 
 def conservative_gap(
@@ -21,7 +21,7 @@ def conservative_gap(
 
     The logsumexp covers valid actions only. [B, num_actions] -> [], [B, num_actions]
     """
-    q = masked(q, mask)
+    q = mask_invalid(q, mask)
     row_weight = weight / len(q)  # [B, 1]
     gap = torch.sum(row_weight * (q.logsumexp(1, keepdim=True) - q.gather(1, action)))
     return gap, (row_weight * q.softmax(1)).scatter_add_(1, action, -row_weight)

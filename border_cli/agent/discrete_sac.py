@@ -45,10 +45,10 @@ from border_cli.core.types import Update
 from border_cli.nn.choices import Choices
 from border_cli.nn.features import FeatureTensors
 from border_cli.nn.network import Network
-from border_cli.nn.tensor_batch import TensorBatch, masked
+from border_cli.nn.tensor_batch import TensorBatch, mask_invalid
 
 
-class Chances(NamedTuple):
+class ChoiceProbabilities(NamedTuple):
     """The probabilities of an actor's choices."""
 
     probability: Tensor  # [B, S]
@@ -64,7 +64,7 @@ class Chances(NamedTuple):
         return (self.probability * values).sum(dim=-1, keepdim=True)
 
 
-def smallest(q: Tensor, chances: Chances, *, is_single: bool) -> Tensor:
+def pessimistic_values(q: Tensor, chances: ChoiceProbabilities, *, is_single: bool) -> Tensor:
     """Reduces the values of several critics to pessimistic ones. [E, B, S] -> [B, S]
 
     With a single component, returns the minimum for each choice (Christodoulou 2019, equation 3).
@@ -76,7 +76,7 @@ def smallest(q: Tensor, chances: Chances, *, is_single: bool) -> Tensor:
     return q.gather(0, critic.expand(1, *q.shape[1:])).squeeze(0)
 
 
-def soft_value(q: Tensor, chances: Chances, ent_coef: Tensor) -> Tensor:
+def soft_value(q: Tensor, chances: ChoiceProbabilities, ent_coef: Tensor) -> Tensor:
     """Returns V(s) = pi(s)^T (Q(s) - alpha log pi(s)), equation 10. [B, S] -> [B, 1]"""
     return chances.mean(q - ent_coef * chances.log)
 
@@ -138,7 +138,7 @@ class DiscreteSac(TorchAgent):
         with torch.no_grad():
             chances = self.chances(batch.next_obs, batch.next_mask)
             q_next = self.critics.target(batch.next_obs, no_action(batch))  # [E, B, S]
-            q_next = smallest(q_next, chances, is_single=self.choices.is_single)
+            q_next = pessimistic_values(q_next, chances, is_single=self.choices.is_single)
             value = soft_value(q_next, chances, ent_coef)  # [B, 1]
             y = torch.addcmul(batch.reward, batch.discount, value)
         outputs = self.critics.online(batch.obs, no_action(batch))  # [E, B, S]
@@ -154,7 +154,7 @@ class DiscreteSac(TorchAgent):
         chances = self.chances(batch.obs, batch.mask)
         with torch.no_grad():
             q = self.critics.frozen(batch.obs, no_action(batch))  # [E, B, S]
-            q = smallest(q, chances, is_single=self.choices.is_single)
+            q = pessimistic_values(q, chances, is_single=self.choices.is_single)
         loss = -(batch.weight * soft_value(q, chances, ent_coef)).mean()
         return ActorLoss(loss, -chances.entropy.detach())
 
@@ -164,10 +164,10 @@ class DiscreteSac(TorchAgent):
             return self.ent_coef.target
         return self.config.target_entropy_scale * self.choices.largest_entropy(mask)
 
-    def chances(self, features: FeatureTensors, mask: Tensor | None) -> Chances:
+    def chances(self, features: FeatureTensors, mask: Tensor | None) -> ChoiceProbabilities:
         """Returns the actor's probabilities, 0 for invalid choices. [B, …], [B, S] -> [B, S]"""
-        log = self.choices.log_softmax(masked(self.actor(features), mask)).clamp(min=LOWEST)
-        return Chances(log.exp(), log)
+        log = self.choices.log_softmax(mask_invalid(self.actor(features), mask)).clamp(min=LOWEST)
+        return ChoiceProbabilities(log.exp(), log)
 
     @property
     def policy_factory(self) -> PolicyFactory:

@@ -37,9 +37,9 @@ from border_cli.agent.torch_agent import TorchAgent, norm_metric
 from border_cli.core.interfaces import PolicyFactory
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Update
-from border_cli.nn.network import Kept, LearnedNetwork, Network, polyak_update, target_of
+from border_cli.nn.network import Cache, LearnedNetwork, Network, polyak_update, target_of
 from border_cli.nn.numpy_network import NumpyValueNetwork
-from border_cli.nn.tensor_batch import TDLoss, TDResult, TensorBatch, masked
+from border_cli.nn.tensor_batch import TDLoss, TDResult, TensorBatch, mask_invalid
 from border_cli.nn.value_network import ValueNetwork
 
 DIAGNOSTICS_INTERVAL = 100  # updates
@@ -54,9 +54,9 @@ def td_target(batch: TensorBatch, q_next: Tensor, q_next_online: Tensor | None) 
     online network chooses the next action: y = r + d Q_target(s', argmax_a' Q(s', a')).
     """
     if q_next_online is None:
-        value = masked(q_next, batch.next_mask).amax(dim=1, keepdim=True)  # [B, 1]
+        value = mask_invalid(q_next, batch.next_mask).amax(dim=1, keepdim=True)  # [B, 1]
     else:
-        best = masked(q_next_online, batch.next_mask).argmax(dim=1, keepdim=True)  # [B, 1]
+        best = mask_invalid(q_next_online, batch.next_mask).argmax(dim=1, keepdim=True)  # [B, 1]
         value = q_next.gather(1, best)  # [B, 1]
     return torch.addcmul(batch.reward, batch.discount, value)
 
@@ -141,7 +141,7 @@ class ValueAgent(TorchAgent):
         action = (batch.action * self._strides).sum(dim=1, keepdim=True)  # [B, 1]
         return batch._replace(action=action, mask=mask, next_mask=next_mask)
 
-    def td(self, batch: TensorBatch, noises: Noises) -> tuple[Kept, TDResult]:
+    def td(self, batch: TensorBatch, noises: Noises) -> tuple[Cache, TDResult]:
         """Returns the cache for the backward pass and the TD loss. Draws no random numbers."""
         outputs, cache = self.online.keeping(batch.obs, *noises[0])
         with torch.no_grad():

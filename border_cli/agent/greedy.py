@@ -35,7 +35,7 @@ def greedy(values: NDArray[np.floating[Any]]) -> NDArray[np.int64]:
     return best
 
 
-class Choice:
+class ActionSelector:
     """Implements a `GreedyForm`, on numpy arrays or, if `library` is torch, on tensors."""
 
     def __init__(

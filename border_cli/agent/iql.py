@@ -26,7 +26,7 @@ from border_cli.agent.torch_agent import gradient_step
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Update
 from border_cli.nn.network import Network
-from border_cli.nn.tensor_batch import TensorBatch, masked
+from border_cli.nn.tensor_batch import TensorBatch, mask_invalid
 
 
 class ValueLoss(NamedTuple):
@@ -81,7 +81,7 @@ class Iql(CloningAgent):
 
     def actor_loss(self, batch: TensorBatch, advantage: Tensor) -> Tensor:
         """Returns the loss of advantage-weighted cloning, equation 7. [B, 1] -> []"""
-        outputs = masked(self.actor(batch.obs), batch.mask)
+        outputs = mask_invalid(self.actor(batch.obs), batch.mask)
         return weighted_cloning(self.actor, outputs, batch, advantage, self.config)
 
     def critic_loss(self, batch: TensorBatch, action: Tensor) -> CriticLoss:

@@ -26,10 +26,16 @@ from border_cli.agent.policies import q_policy
 from border_cli.agent.qrdqn import distance, quantile_regression, quantile_target
 from border_cli.core.interfaces import PolicyFactory
 from border_cli.core.spaces import EnvSpec
-from border_cli.nn.network import Kept
+from border_cli.nn.network import Cache
 from border_cli.nn.numpy_network import NumpyQuantileNetwork
 from border_cli.nn.quantile_network import QuantileNetwork
-from border_cli.nn.tensor_batch import TDResult, TensorBatch, by_outputs, masked, of_action
+from border_cli.nn.tensor_batch import (
+    TDResult,
+    TensorBatch,
+    expand_gradient,
+    mask_invalid,
+    select_action_values,
+)
 
 
 def target_quantiles(
@@ -51,9 +57,9 @@ def target_quantiles(
         means = online.means(online.embedded(batch.next_obs), acting)  # [B, num_actions]
     else:
         means = target.means(rows, acting)
-    best = masked(means, batch.next_mask).argmax(dim=1, keepdim=True)  # [B, 1]
+    best = mask_invalid(means, batch.next_mask).argmax(dim=1, keepdim=True)  # [B, 1]
     quantiles = target.quantiles(rows, fractions).mT  # [B, num_actions, N']
-    return quantile_target(batch, of_action(quantiles, best))
+    return quantile_target(batch, select_action_values(quantiles, best))
 
 
 def iqn_td(
@@ -66,15 +72,15 @@ def iqn_td(
     *,
     double: bool,
     kappa: float,
-) -> tuple[Kept, TDResult]:
+) -> tuple[Cache, TDResult]:
     """Returns the cache for the backward pass, and the loss of Z(s, a) at `fractions` [B, N]."""
     quantiles, cache = online.keeping(batch.obs, fractions)  # [B, N, num_actions]
     per_action = quantiles.mT  # [B, num_actions, N]
-    selected = of_action(per_action, batch.action)  # [B, N]
+    selected = select_action_values(per_action, batch.action)  # [B, N]
     with torch.no_grad():
         y = target_quantiles(online, target, batch, target_fractions, acting, double=double)
         regression = quantile_regression(selected, fractions, y, batch.weight, kappa)
-        grad = by_outputs(regression.grad_output, per_action, batch.action).mT
+        grad = expand_gradient(regression.grad_output, per_action, batch.action).mT
         metrics = {"loss": regression.loss, "q_mean": selected.mean()}
         return cache, TDResult(grad, distance(selected, y)[:, None], metrics)
 
@@ -104,7 +110,7 @@ class Iqn(ValueAgent):
             actions=self.actions,
         )
 
-    def td(self, batch: TensorBatch, noises: Noises) -> tuple[Kept, TDResult]:
+    def td(self, batch: TensorBatch, noises: Noises) -> tuple[Cache, TDResult]:
         (fractions,), (target_fractions,) = noises  # [B, N], [B, N']
         return iqn_td(
             self.online,

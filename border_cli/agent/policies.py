@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.agent.action_space import DiscreteActions
-from border_cli.agent.greedy import Choice, GreedyForm, greedy
+from border_cli.agent.greedy import ActionSelector, GreedyForm, greedy
 from border_cli.agent.value_config import Exploration, ValueConfig
 from border_cli.core.interfaces import Policy, PolicyFactory
 from border_cli.core.seeding import restore_generator
@@ -225,7 +225,7 @@ class DiscretePolicy(NetworkPolicy):
     ) -> None:
         super().__init__(rng, network=network, actions=space)
         self.greedy_form = form
-        self.choice = Choice(form, space)
+        self.choice = ActionSelector(form, space)
 
     @abstractmethod
     def pick(self, values: NDArray[np.float32]) -> NDArray[np.int64]:

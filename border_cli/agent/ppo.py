@@ -25,7 +25,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from border_cli.agent.action_space import components_of, name_of
+from border_cli.agent.action_space import components_of, format_space
 from border_cli.agent.advantages import Segments, advantages
 from border_cli.agent.densities import ChoiceDensity, Density, GaussianDensity
 from border_cli.agent.on_policy_policies import (
@@ -105,7 +105,7 @@ def value_loss(
     )
 
 
-def normalised(advantage: Tensor) -> Tensor:
+def normalize_advantages(advantage: Tensor) -> Tensor:
     """Normalises to mean 0 and standard deviation 1; returns a single row unchanged. [B]"""
     if len(advantage) == 1:
         return advantage
@@ -181,7 +181,7 @@ class Ppo(TorchAgent, OnPolicyAgent):
         if not np.issubdtype(np.dtype(space.dtype), np.floating):
             raise ConfigError(
                 f"agent=ppo needs discrete actions or a Box of real numbers; env.id={self.spec.id} "
-                f"has {name_of(space)}"
+                f"has {format_space(space)}"
             )
         return None, math.prod(space.shape)
 
@@ -317,7 +317,7 @@ class Ppo(TorchAgent, OnPolicyAgent):
         """Returns the policy loss, with ratios clipped to `bounds`, and the value loss."""
         advantage, target, old_value, old_log_prob = (columns[name].squeeze(1) for name in PREPARED)
         if self.config.normalize_advantage:
-            advantage = normalised(advantage)
+            advantage = normalize_advantages(advantage)
         surrogate = policy_loss(log_prob, old_log_prob, advantage, *bounds)
         clip_range = self.config.value_clip_range
         return surrogate, value_loss(value.squeeze(1), old_value, target, clip_range)

@@ -28,7 +28,13 @@ from border_cli.agent.policies import q_policy
 from border_cli.core.interfaces import PolicyFactory
 from border_cli.core.spaces import EnvSpec
 from border_cli.nn.network import LearnedNetwork, Network
-from border_cli.nn.tensor_batch import TDResult, TensorBatch, by_outputs, masked, of_action
+from border_cli.nn.tensor_batch import (
+    TDResult,
+    TensorBatch,
+    expand_gradient,
+    mask_invalid,
+    select_action_values,
+)
 
 
 class Regression(NamedTuple):
@@ -89,14 +95,14 @@ def td_loss(
     """
     shape = len(outputs), -1, len(fractions)  # [B, num_actions, N]
     ranking = (next_outputs if next_outputs_online is None else next_outputs_online).view(shape)
-    means = masked(ranking @ shares, batch.next_mask)  # [B, num_actions]
+    means = mask_invalid(ranking @ shares, batch.next_mask)  # [B, num_actions]
     best = means.argmax(dim=1, keepdim=True)  # [B, 1]
-    y = quantile_target(batch, of_action(next_outputs.view(shape), best))  # [B, N]
+    y = quantile_target(batch, select_action_values(next_outputs.view(shape), best))  # [B, N]
     quantiles = outputs.view(shape)
-    selected = of_action(quantiles, batch.action)  # [B, N]
+    selected = select_action_values(quantiles, batch.action)  # [B, N]
     regression = quantile_regression(selected, fractions, y, batch.weight, kappa)
     return TDResult(
-        grad_output=by_outputs(regression.grad_output, quantiles, batch.action).flatten(1),
+        grad_output=expand_gradient(regression.grad_output, quantiles, batch.action).flatten(1),
         td_error=distance(selected, y)[:, None],
         metrics={"loss": regression.loss, "q_mean": selected.mean()},
     )

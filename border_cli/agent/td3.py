@@ -38,7 +38,7 @@ from border_cli.nn.tensor_batch import TensorBatch
 from border_cli.settings.schedule import schedule_of
 
 
-def smoothed(action: Tensor, noise: Tensor, *, std: float, clip: float) -> Tensor:
+def smooth_action(action: Tensor, noise: Tensor, *, std: float, clip: float) -> Tensor:
     """Returns clip(a + clip(std * noise, -c, c), -1, 1), to smooth Q over nearby actions. [B, A]"""
     return (action + (std * noise).clamp(-clip, clip)).clamp(-1, 1)
 
@@ -101,7 +101,7 @@ class Td3(TorchAgent):
             next_action = select_action(self.actor_target, batch.next_obs)
             if noise is not None:
                 config = self.config
-                next_action = smoothed(
+                next_action = smooth_action(
                     next_action, noise, std=config.target_noise, clip=config.target_noise_clip
                 )
             y = td_target(batch, self.critics.target(batch.next_obs, next_action))  # [B, 1]

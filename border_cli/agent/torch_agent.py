@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from border_cli.agent.action_space import action_bounds
-from border_cli.agent.augmentation import shifted_batch
+from border_cli.agent.augmentation import shift_batch
 from border_cli.agent.learner_config import LearnerConfig
 from border_cli.agent.normalization import Normalization
 from border_cli.agent.saved_state import Part, SavedState
@@ -30,7 +30,7 @@ from border_cli.core.types import Batch, Column, Snapshot, Transitions, Update
 from border_cli.nn.device import learner_thread, refuse_other_dtype, resolve_device
 from border_cli.nn.numpy_network import ActingNetwork, MakeActing, MakeEncoder, NumpyNetwork
 from border_cli.nn.optimizer import EPSILON, Optimizer, make_optimizer
-from border_cli.nn.saving import copied_arrays, copied_state, first_not_finite
+from border_cli.nn.saving import copy_arrays, copy_state, first_not_finite
 from border_cli.nn.tensor_batch import TensorBatch, TensorBatches, empty_batch
 from border_cli.settings.schedule import Schedule, schedule_of
 
@@ -193,7 +193,7 @@ class TorchAgent(Agent):
         if self._normalization.changes_batches:
             batch = self._normalization(batch)
         if self._augmented_images:
-            batch = shifted_batch(batch, self._augmented_images, self.noise_generator)
+            batch = shift_batch(batch, self._augmented_images, self.noise_generator)
         if self._bounds is not None:
             middle, half = self._bounds
             batch = batch._replace(action=(batch.action.flatten(1) - middle) / half)
@@ -237,7 +237,7 @@ class TorchAgent(Agent):
             opt_steps=self._opt_steps,
             env_steps=env_steps,
             warm_up=warm_up,
-            arrays=copied_arrays(self.acting_modules),
+            arrays=copy_arrays(self.acting_modules),
         )
 
     def _collect_state(self) -> dict[str, Any]:
@@ -248,7 +248,7 @@ class TorchAgent(Agent):
         return first_not_finite(self._collect_state())
 
     def state_dict(self) -> dict[str, Any]:
-        state: dict[str, Any] = copied_state(self._collect_state())
+        state: dict[str, Any] = copy_state(self._collect_state())
         state |= {"noise": self.noise_generator.get_state(), "opt_steps": self._opt_steps}
         return {**state, **self.config.semantic_settings}
 

@@ -29,7 +29,7 @@ from border_cli.core.types import Update
 from border_cli.nn.tensor_batch import TensorBatch
 
 
-def truncated(quantiles: Tensor, dropped: int) -> Tensor:
+def truncate_quantiles(quantiles: Tensor, dropped: int) -> Tensor:
     """Pools the quantiles of all critics and removes the largest, `dropped` per critic.
 
     [E, B, M] -> [B, E (M - dropped)], sorted
@@ -105,7 +105,9 @@ class Tqc(SoftActorCritic):
         with torch.no_grad():
             action, log_prob = self.sample_action(batch.next_obs, noise)
             q_next = self.critics.target(batch.next_obs, action)  # [E, B, M]
-            truncated_quantiles = truncated(q_next, self.config.dropped_quantiles)  # [B, K]
+            truncated_quantiles = truncate_quantiles(
+                q_next, self.config.dropped_quantiles
+            )  # [B, K]
             y = soft_quantiles(batch, truncated_quantiles, log_prob, ent_coef)  # [B, K]
         q = self.critics.online(batch.obs, batch.action)  # [E, B, M]
         loss = quantile_loss(q, y, batch.weight)

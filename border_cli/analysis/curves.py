@@ -25,7 +25,7 @@ from border_cli.analysis.statistics import (
     profile,
     resampled,
 )
-from border_cli.words import counted, listed
+from border_cli.words import join_names, pluralize
 
 THRESHOLDS = 101  # number of points of a performance profile
 UNEQUAL = 0.05  # budgets that differ by more than this fraction cause a warning
@@ -264,9 +264,12 @@ def _warnings(panel: Panel, x: str) -> Iterator[str]:
     most = max((run.x[-1] for run in runs), default=0.0)
     short = [run for run in runs if most - run.x[-1] > UNEQUAL * most]
     if short:
-        names, least = listed([run.name for run in short], NAMED), min(run.x[-1] for run in short)
+        names, least = (
+            join_names([run.name for run in short], NAMED),
+            min(run.x[-1] for run in short),
+        )
         yield (
             f"unequal budgets on {panel.env}: {least:,.0f} to {most:,.0f} {X_NAMES[x]}, "
-            f"{counted(len(short), 'run')} ended early ({names}); final scores are those at each "
+            f"{pluralize(len(short), 'run')} ended early ({names}); final scores are those at each "
             "run's own end"
         )

@@ -62,7 +62,7 @@ STYLE: dict[Any, Any] = {
 Inches = tuple[float, float]  # width and height
 
 
-def drawn(report: Report, kind: str, size: Inches | None = None) -> bytes:
+def render(report: Report, kind: str, size: Inches | None = None) -> bytes:
     """Draws a png, svg or pdf with a panel per environment and one for performance profiles.
 
     Raises `ConfigError` if `size` leaves no room for the curves.

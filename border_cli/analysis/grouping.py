@@ -15,7 +15,7 @@ from border_cli.analysis.load import SavedRun
 from border_cli.errors import CheckpointError, ConfigError
 from border_cli.recorder.read import rows_with
 from border_cli.system.files import METRICS
-from border_cli.words import counted, did_you_mean, listed, shortest, unknown
+from border_cli.words import did_you_mean, join_names, pluralize, shortest, unknown
 
 SCORE, NORMALIZED = "eval/return", "eval/normalized_score"
 STOPPED = "stop_at_score reached"  # exit reason of a run that reached its stop score
@@ -52,7 +52,7 @@ class Grouped:
     warnings: tuple[str, ...]
 
 
-def grouped(
+def group_runs(
     runs: Sequence[SavedRun],
     *,
     by: Sequence[str] = (),
@@ -73,7 +73,7 @@ def grouped(
     for key in by:
         if key not in names:
             raise ConfigError(f"--by: no run has the setting {key!r}{did_you_mean(key, names)}")
-    by = tuple(dict.fromkeys(by)) or swept(settings)
+    by = tuple(dict.fromkeys(by)) or differing_settings(settings)
     drawn = [entry for entry in readable if entry.rows]
     if not drawn:
         raise ConfigError("; ".join([_no_metric([entry.run for entry in readable], y), *warnings]))
@@ -107,7 +107,7 @@ def _warnings(
         keys = dict.fromkeys(filter(_affects_learning, chain(*settings)))
         differing = [key for key in keys if len({_value(saved, key) for saved in settings}) > 1]
         if differing:
-            names = listed(differing, NAMED)
+            names = join_names(differing, NAMED)
             yield f"{group} mixes runs that differ in {names}; add what matters to --by"
     unfinished = [measured.run for measured in readable if measured.run.status == "running"]
     if unfinished:
@@ -125,7 +125,7 @@ def _readable(runs: Iterable[SavedRun], y: str, warnings: list[str]) -> Iterator
             warnings.append(f"left out: {error}")
 
 
-def swept(settings: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+def differing_settings(settings: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     """Returns the settings that differ between runs on the same environment, options first.
 
     Leaves out settings that are determined by others, such as the n-step returns of an agent.
@@ -166,7 +166,7 @@ def _label(settings: Mapping[str, Any], by: Sequence[str]) -> str:
 def _no_metric(runs: Sequence[SavedRun], y: str) -> str:
     names = sorted({name for run in runs[:NAMED] for name in run.metrics() if name not in X_NAMES})
     if not names:
-        return f"{counted(len(runs), 'run')}, but none has recorded metrics yet"
+        return f"{pluralize(len(runs), 'run')}, but none has recorded metrics yet"
     return f"--y: {unknown('metric', y, names)}"
 
 
@@ -198,5 +198,5 @@ def _curve(
 
 
 def _name_runs(runs: Sequence[SavedRun]) -> str:
-    names = listed([shortest(run.folder) for run in runs], NAMED)
-    return f"{counted(len(runs), 'run')} ({names})"
+    names = join_names([shortest(run.folder) for run in runs], NAMED)
+    return f"{pluralize(len(runs), 'run')} ({names})"

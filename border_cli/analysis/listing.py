@@ -17,7 +17,7 @@ from typing import Any
 from border_cli.analysis.load import SavedRun
 from border_cli.errors import ConfigError
 from border_cli.recorder.read import last_rows, number
-from border_cli.system.files import METRICS, readable_bytes
+from border_cli.system.files import METRICS, read_bytes_or_empty
 from border_cli.words import did_you_mean
 
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
@@ -94,7 +94,9 @@ def _newest(folder: Path) -> dict[str, Any]:
             name: row[metric] for name, metric in _MEASURED.items() if row.get(metric) is not None
         }
     with suppress(ValueError, LookupError, TypeError):
-        values["best"] = number(json.loads(readable_bytes(folder / "best" / "score.json"))["score"])
+        values["best"] = number(
+            json.loads(read_bytes_or_empty(folder / "best" / "score.json"))["score"]
+        )
     return values
 
 
@@ -106,7 +108,7 @@ def _age_s(started: str | None, now_s: float) -> float | None:
         return None
 
 
-def where(rows: Sequence[Row], text: str) -> list[Row]:
+def filter_rows(rows: Sequence[Row], text: str) -> list[Row]:
     """Returns the rows that meet all conditions, such as `agent=sac best>200 age<7d`.
 
     Raises `ConfigError` for an invalid condition and for a key that no run has.
@@ -161,7 +163,7 @@ def _number(key: str, value: str) -> float:
         raise ConfigError(f"{key} must be compared with a number{units}, got {value!r}") from error
 
 
-def ordered(rows: Sequence[Row], key: str) -> list[Row]:
+def sort_rows(rows: Sequence[Row], key: str) -> list[Row]:
     """Sorts rows by a column or a setting: numbers in descending, text in ascending order.
 
     `-key` reverses the order. Rows without a value always come last.

@@ -9,7 +9,7 @@ from pathlib import Path
 from string import Template
 
 from border_cli.analysis.curves import Report
-from border_cli.analysis.drawing import drawn
+from border_cli.analysis.drawing import render
 from border_cli.analysis.tables import Section, sections
 
 TEMPLATE = Path(__file__).with_name("page.html")
@@ -21,7 +21,7 @@ def page(
     """Returns the HTML page of a report. `size` is the size of the figure; `origin` says how and
     when the page was created. Requires matplotlib."""
     by = ", ".join(report.by)
-    picture = drawn(report, "svg", size).decode()
+    picture = render(report, "svg", size).decode()
     warnings = (f'<p class="warning">{escape(warning)}.</p>' for warning in report.warnings)
     return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
         title=escape(f"{report.y_name} by {by}" if by else report.y_name),

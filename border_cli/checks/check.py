@@ -24,7 +24,7 @@ def check_jobs(jobs: Sequence[Job], composer: Composer | None = None) -> dict[Pa
 
     Raises ConfigError for the first job that has no environment, may not resume, or cannot use its
     folder: the folder is in use, or contains another kind of run, the run of another job, or a run
-    with other settings. `dry_built` is the next check.
+    with other settings. `dry_build_jobs` is the next check.
     """
     for job in jobs:
         check_job(job, composer)
@@ -34,7 +34,7 @@ def check_jobs(jobs: Sequence[Job], composer: Composer | None = None) -> dict[Pa
         raise ConfigError(
             f"several jobs would write to {shortest(duplicate)}: give each value only once"
         )
-    return {job.folder: look(job) for job in jobs}
+    return {job.folder: find_earlier_run(job) for job in jobs}
 
 
 def check_job(job: Job, composer: Composer | None = None) -> None:
@@ -48,9 +48,9 @@ def check_job(job: Job, composer: Composer | None = None) -> None:
         _refuse_other_kind(job, Path(job.config.run_dir).expanduser())
 
 
-def look(job: Job) -> EarlierRun:
-    """Returns the earlier run in the folder of a job. `attempt` checks the folder again when the
-    job starts.
+def find_earlier_run(job: Job) -> EarlierRun:
+    """Returns the earlier run in the folder of a job. `start_attempt` checks the folder again
+    when the job starts.
 
     Raises ConfigError if a process is running there, if the run has other settings, or if something
     else has the name of one of our files. In a sweep, this includes the folder itself.

@@ -35,10 +35,10 @@ from border_cli.launch.build import (
     film_factory,
 )
 from border_cli.launch.effective import EffectiveSettings, effective_settings
-from border_cli.launch.trial import called, lines_of, tried
+from border_cli.launch.trial import convert_errors, lines_of, try_factory
 from border_cli.messages import complain
 from border_cli.nn.parameter_limit import parameters_within
-from border_cli.process.monitor import STOP_GRACE_S, is_monitored, leave_now
+from border_cli.process.monitor import STOP_GRACE_S, flush_and_exit, is_monitored
 from border_cli.process.signals import interrupt
 from border_cli.registry import ENVS
 from border_cli.replay_buffer.config import DatasetConfig
@@ -61,7 +61,7 @@ class DryBuilt(NamedTuple):
     needs: list[Needs]  # memory needs, one entry per set of jobs with equal components
 
 
-def dry_built(
+def dry_build_jobs(
     jobs: Sequence[Job],
     refused: dict[int, ConfigError] | None = None,
     known: Tried | None = None,
@@ -222,7 +222,7 @@ def _try(settings: EnvConfig, timeout_s: float, tried_envs: Tried) -> EnvSpec:
         if tried_settings == settings:
             return spec
     calls = partial(_call, f"env.id={settings.id}", timeout_s)
-    spec = tried(ENVS.build(settings), calls, plays=settings.probe)
+    spec = try_factory(ENVS.build(settings), calls, plays=settings.probe)
     tried_envs.append((settings, spec))
     return spec
 
@@ -230,7 +230,7 @@ def _try(settings: EnvConfig, timeout_s: float, tried_envs: Tried) -> EnvSpec:
 @contextmanager
 def _call(subject: str, timeout_s: float, call: str) -> Iterator[None]:
     """Guards a call of an environment: limits its time and reports its errors."""
-    with in_time(subject, call, timeout_s), called(subject, call):
+    with in_time(subject, call, timeout_s), convert_errors(subject, call):
         yield
 
 
@@ -265,7 +265,7 @@ def in_time(subject: str, call: str, timeout_s: float) -> Iterator[None]:
         if is_monitored() and not returned.wait(STOP_GRACE_S):
             stack = [*traceback.walk_stack(sys._current_frames()[caller])]
             complain(subject, message + lines_of(reversed(stack)).rstrip())
-            leave_now(ConfigError.exit_status)
+            flush_and_exit(ConfigError.exit_status)
 
     watcher = threading.Thread(target=watch, name="trial", daemon=True)
     watcher.start()

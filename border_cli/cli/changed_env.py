@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from border_cli.settings.base import flat
-from border_cli.system.files import settings_of
+from border_cli.system.files import settings_path
 
 if TYPE_CHECKING:
     from border_cli.launch.effective import EffectiveSettings
@@ -31,15 +31,15 @@ def settings_in_env(run_dir: Path, env_overrides: Sequence[str], *, trust: bool)
     """Returns the settings of a run with `env` overridden, composed as by `border-train --from`.
     The overrides apply to the environment of evaluations as well."""
     # imported late: Hydra is slow to import
-    from border_cli.config.beginning import composing
-    from border_cli.config.overrides import parsed
+    from border_cli.config.beginning import open_composer
+    from border_cli.config.overrides import parse_overrides
     from border_cli.config.saved import ADDRESSES
 
     typed = [*env_overrides, f"trust={str(trust).lower()}"]
-    with composing(typed, origin=str(run_dir), unused=ADDRESSES) as (composer, overrides):
+    with open_composer(typed, origin=str(run_dir), unused=ADDRESSES) as (composer, overrides):
         config = composer.job(overrides).config
     evaluation_env = deepcopy(config.evaluator.env)
-    for override in parsed(env_overrides):
+    for override in parse_overrides(env_overrides):
         if override.key_or_group == "env":
             evaluation_env.clear()
         for name in flat(override.value(), override.key_or_group):
@@ -54,16 +54,17 @@ def settings_in_env(run_dir: Path, env_overrides: Sequence[str], *, trust: bool)
 def env_changes(run_dir: Path, effective: EffectiveSettings) -> list[str]:
     """Returns the differences from the environment in which the run was evaluated, as lines like
     `env.kwargs.obstacles: 3 -> 5`."""
-    from border_cli.config.describe import shown
+    from border_cli.config.describe import format_setting
     from border_cli.config.saved import read_saved
 
-    saved: Mapping[str, Any] = read_saved(settings_of(run_dir))
+    saved: Mapping[str, Any] = read_saved(settings_path(run_dir))
     before = flat(saved.get("env", {}), "env")
     before |= flat(saved.get("evaluator", {}).get("env") or {}, "env")
     after = flat(effective.evaluation_env, "env")
     pairs = {name: (before.get(name, {}), after.get(name, {})) for name in {**before, **after}}
     return [
-        f"{name}: " + " -> ".join("absent" if value == {} else shown(value) for value in pair)
+        f"{name}: "
+        + " -> ".join("absent" if value == {} else format_setting(value) for value in pair)
         for name, pair in pairs.items()
         if name not in NOT_COMPARED and pair[0] != pair[1]
     ]

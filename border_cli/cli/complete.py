@@ -65,9 +65,9 @@ def complete(overrides: Sequence[str]) -> None:
         program = Path(name).name
         token = uses_plugins_here.set(False)
         if program in OTHERS:
-            candidates = of_another(program, before, word)
+            candidates = complete_other(program, before, word)
         else:
-            candidates = (of_study if program == TUNE else offered)(before, word)
+            candidates = (complete_study if program == TUNE else complete_run)(before, word)
         uses_plugins_here.reset(token)
         sys.stdout.write("\n".join(candidates) + "\n")
     elif command != "install":
@@ -89,7 +89,7 @@ def _split_line(line: str) -> tuple[list[str], str]:
     return [""], ""
 
 
-def offered(before: Sequence[str], word: str) -> list[str]:
+def complete_run(before: Sequence[str], word: str) -> list[str]:
     """Returns the continuations of `word`, each up to the next dot, equals sign or slash. In a list
     or a sweep, completes the last entry. Errors yield no continuations."""
     if before[-1:] == ["--from"]:
@@ -148,16 +148,16 @@ def _setting_names(arguments: Arguments) -> Iterator[str]:
     yield from (f"{name}=" for name in flat(config) if not name.endswith(".option"))
 
 
-def of_study(before: Sequence[str], word: str) -> list[str]:
+def complete_study(before: Sequence[str], word: str) -> list[str]:
     """Returns the matching keys of border-tune and the continuations for a run."""
     from border_cli.tune.config import TuneConfig
 
     keys = [f"{key.name}=" for key in fields(TuneConfig)]
     run_words = [typed for typed in before if not typed.startswith(tuple(keys))]
-    return [*(key for key in keys if key.startswith(word)), *offered(run_words, word)]
+    return [*(key for key in keys if key.startswith(word)), *complete_run(run_words, word)]
 
 
-def of_another(command: str, before: Sequence[str], word: str) -> list[str]:
+def complete_other(command: str, before: Sequence[str], word: str) -> list[str]:
     """Returns the matching keys in the --help of another command, and run directories."""
     help_text = import_module(f"border_cli.cli.{command.removeprefix('border-')}").HELP
     if word.startswith("-"):

@@ -14,19 +14,19 @@ from border_cli.cli.changed_env import env_changes, settings_in_env, split_env
 from border_cli.cli.plain_command import (
     Reader,
     best_or_latest,
+    integer_reader,
     locate_run,
     plain_command,
     read_bool,
     read_pairs,
-    text,
-    whole,
+    read_text,
 )
 from border_cli.errors import ConfigError, RunFailed
 from border_cli.messages import say
-from border_cli.process.monitor import expect, monitored
+from border_cli.process.monitor import monitored, set_stall_timeout
 from border_cli.process.signals import EarlySignals
-from border_cli.system.files import expanded, is_exported
-from border_cli.words import counted
+from border_cli.system.files import expand_user, is_exported
+from border_cli.words import pluralize
 
 if TYPE_CHECKING:
     from border_cli.core.interfaces import Evaluation
@@ -104,11 +104,11 @@ def _read_render(key: str, value: str) -> str:
 
 
 READERS: Mapping[str, Reader] = {
-    "checkpoint": text,
-    "episodes": whole(1),
-    "seed": whole(0),
+    "checkpoint": read_text,
+    "episodes": integer_reader(1),
+    "seed": integer_reader(0),
     "render": _read_render,
-    "video": lambda _, value: expanded(value),
+    "video": lambda _, value: expand_user(value),
     "trust": read_bool,
 }
 
@@ -132,7 +132,7 @@ def _evaluate(
     """
     # imported late: torch, which --help and most refusals do not need
     from border_cli.api import load_agent
-    from border_cli.config.saved import opened_run
+    from border_cli.config.saved import run_import_path
     from border_cli.evaluator.film import refuse_no_film
     from border_cli.launch.build import evaluation_policy
     from border_cli.playing.evaluate import play
@@ -141,13 +141,13 @@ def _evaluate(
 
     if video is not None:
         refuse_no_film(video)
-    with opened_run(run_dir, trust=trust):
+    with run_import_path(run_dir, trust=trust):
         if is_exported(run_dir):
             checkpoint = EXPORTED
         checkpoint = checkpoint or best_or_latest("border-eval", run_dir)
         config = settings_in_env(run_dir, env_overrides, trust=trust) if env_overrides else None
         effective, agent, counters = load_agent(run_dir, checkpoint, config=config, trust=trust)
-        expect(effective.config.trainer.stall_timeout_s)
+        set_stall_timeout(effective.config.trainer.stall_timeout_s)
         rounds = 1
         if episodes is not None:
             effective = effective.with_episodes(episodes)
@@ -196,7 +196,7 @@ def _print_table(run_dir: Path, document: Mapping[str, Any]) -> None:
 
     console = terminal.make_console()
     seed = "the run's evaluation seeds" if document["seed"] is None else f"seed {document['seed']}"
-    model = f"{document['checkpoint']} at {counted(document['opt_steps'], 'update')}"
+    model = f"{document['checkpoint']} at {pluralize(document['opt_steps'], 'update')}"
     terminal.say(console, f"{run_dir}   {model}   {seed}")
     info = document.get("info", {})
     if "confirming" in document:

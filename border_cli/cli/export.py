@@ -14,18 +14,18 @@ from border_cli.cli.eval import figures_of
 from border_cli.cli.plain_command import (
     Reader,
     best_or_latest,
+    integer_reader,
     locate_run,
     plain_command,
     read_bool,
     read_pairs,
-    text,
-    whole,
+    read_text,
 )
-from border_cli.errors import ConfigError, RunFailed, reachable
+from border_cli.errors import ConfigError, RunFailed, os_errors_as
 from border_cli.messages import say
-from border_cli.process.monitor import expect, monitored
+from border_cli.process.monitor import monitored, set_stall_timeout
 from border_cli.process.signals import EarlySignals
-from border_cli.system.files import settings_of
+from border_cli.system.files import settings_path
 
 HELP = """\
 border-export: writes a saved model as a folder that needs neither the run nor its environment.
@@ -62,9 +62,9 @@ VERIFY = "--verify"
 
 
 READERS: Mapping[str, Reader] = {
-    "checkpoint": text,
-    "episodes": whole(1),
-    "seed": whole(0),
+    "checkpoint": read_text,
+    "episodes": integer_reader(1),
+    "seed": integer_reader(0),
     "onnx": read_bool,
     "film": read_bool,
     "trust": read_bool,
@@ -75,11 +75,11 @@ def _run(typed: Sequence[str], signals: EarlySignals) -> None:
     document: dict[str, Any]
     if VERIFY in typed:
         # imported late, as all below: torch, which --help and most refusals do not need
-        from border_cli.export.verify import verified
-        from border_cli.run.exported import opened_folder
+        from border_cli.export.verify import verify_export
+        from border_cli.run.exported import open_export
 
         (folder,), _ = read_pairs(typed, {}, ["exported folder"], flags=("--json", VERIFY))
-        document = {"verified": verified(opened_folder(folder))}
+        document = {"verified": verify_export(open_export(folder))}
     else:
         (path, folder), values = read_pairs(typed, READERS, ["run directory", "new folder"])
         document = _export(path, folder, signals, **values)
@@ -109,17 +109,17 @@ def _export(
     if folder.exists():
         raise ConfigError(f"{folder} already exists: name a new folder")
     from border_cli.api import load_agent, read_config
-    from border_cli.config.saved import opened_run
+    from border_cli.config.saved import run_import_path
     from border_cli.export.write import form_of, in_float32, refuse_missing, write
     from border_cli.launch.build import evaluation_policy
     from border_cli.run.status import read_run
 
-    with opened_run(run_dir, trust=trust):
+    with run_import_path(run_dir, trust=trust):
         checkpoint = checkpoint or best_or_latest("border-export", run_dir)
         config = in_float32(read_config(run_dir, trust=trust))
         loaded: Any = load_agent(run_dir, checkpoint, config=config)
         effective, agent, counters = loaded
-        expect(effective.config.trainer.stall_timeout_s)
+        set_stall_timeout(effective.config.trainer.stall_timeout_s)
         policy: Any = evaluation_policy(effective, agent)
         form = form_of(agent, policy, effective.config.agent.option or type(agent).__name__)
         refuse_missing(onnx=onnx, film=film)
@@ -131,7 +131,7 @@ def _export(
             "checkpoint": checkpoint,
             "seed of the episodes": seed,
         }
-        with signals.polled() as stop, reachable(RunFailed):
+        with signals.polled() as stop, os_errors_as(RunFailed):
             evaluation, lines = write(
                 folder,
                 effective.with_episodes(episodes),
@@ -139,7 +139,7 @@ def _export(
                 policy,
                 form,
                 stop,
-                settings=settings_of(run_dir),
+                settings=settings_path(run_dir),
                 seed=seed,
                 onnx=onnx,
                 film=film,

@@ -67,13 +67,13 @@ class Arguments(argparse.Namespace):
         return bool(self.help or self.cfg or self.info or self.hydra_help)
 
     def composing(self) -> AbstractContextManager[tuple[Composer, list[str]]]:
-        """Calls `config.beginning.composing` with these arguments. Imports Hydra."""
+        """Calls `config.beginning.open_composer` with these arguments. Imports Hydra."""
         # imported late: Hydra, which --help does not need
-        from border_cli.config.beginning import composing
-        from border_cli.config.overrides import normalized
+        from border_cli.config.beginning import open_composer
+        from border_cli.config.overrides import normalize_overrides
 
-        return composing(
-            normalized(self.overrides),
+        return open_composer(
+            normalize_overrides(self.overrides),
             config_dirs=self.config_dirs,
             config_name=self.config_name.removesuffix(".yaml"),
             origin=self.origin,

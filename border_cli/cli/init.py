@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from border_cli.cli.plain_command import plain_command, read_pairs, text
-from border_cli.errors import ConfigError, reachable
+from border_cli.cli.plain_command import plain_command, read_pairs, read_text
+from border_cli.errors import ConfigError, os_errors_as
 from border_cli.process.signals import EarlySignals
-from border_cli.words import counted, shell_command, shortest
+from border_cli.words import pluralize, shell_command, shortest
 
 TEMPLATE = Path(__file__).parents[1] / "template"
 TEMPLATE_NAME = "my_experiments"  # package in the template; replaced wherever the name occurs
@@ -46,10 +46,10 @@ Examples
 
 
 def _run(typed: Sequence[str], _: EarlySignals) -> None:
-    (folder,), values = read_pairs(typed, {"name": text}, ["directory"], flags=())
+    (folder,), values = read_pairs(typed, {"name": read_text}, ["directory"], flags=())
     name = values.get("name", folder.resolve().name.replace("-", "_"))
     _refuse_name(name, folder)
-    with reachable(ConfigError):
+    with os_errors_as(ConfigError):
         _refuse_occupied(folder)
         num_files = write_repository(folder, name)
     sys.stdout.write(_report(folder, num_files))
@@ -98,7 +98,7 @@ def _report(folder: Path, num_files: int) -> str:
     train = shell_command("border-train")
     cd = "" if folder.samefile(Path.cwd()) else f"  cd {shlex.quote(str(shortest(folder)))}\n"
     return (
-        f"{folder}: {counted(num_files, 'file')} written; README.md describes them\n\n"
+        f"{folder}: {pluralize(num_files, 'file')} written; README.md describes them\n\n"
         f"{cd}"
         f"  {train} experiment=first     # trains the example agent\n"
         "  python -m pytest                  # runs the tests; pip install pytest\n"

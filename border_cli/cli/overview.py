@@ -10,7 +10,7 @@ from dataclasses import fields
 from importlib.resources.abc import Traversable
 
 from border_cli.cli.flags import FLAGS
-from border_cli.config.search_path import OURS, opened, user_folders
+from border_cli.config.search_path import OURS, folder_of_url, user_folders
 from border_cli.settings.run import RunConfig
 
 HELP = """\
@@ -74,7 +74,7 @@ def overview(config_dirs: Sequence[str]) -> str:
 
 def config_folders(config_dirs: Sequence[str]) -> list[Traversable]:
     """Returns the config folders of the user and of plug-ins, followed by ours."""
-    return [*map(opened, user_folders(config_dirs)), importlib.resources.files(OURS)]
+    return [*map(folder_of_url, user_folders(config_dirs)), importlib.resources.files(OURS)]
 
 
 def options_in(folders: Sequence[Traversable], group: str) -> list[str]:

@@ -15,8 +15,8 @@ from border_cli import __version__
 from border_cli.errors import CheckpointError, ConfigError
 from border_cli.messages import complain
 from border_cli.process.signals import EarlySignals
-from border_cli.process.startup import framed
-from border_cli.system.files import expanded
+from border_cli.process.startup import command_frame
+from border_cli.system.files import expand_user
 from border_cli.system.streams import prepare_streams
 from border_cli.words import shortest, unknown
 
@@ -32,7 +32,7 @@ def plain_command(
     *,
     default: Sequence[str] = (),
 ) -> None:
-    """Prints the help or the version, or runs the command, see `framed`. Without arguments,
+    """Prints the help or the version, or runs the command, see `command_frame`. Without arguments,
     `default` is used."""
     prepare_streams()
     typed = (sys.argv[1:] if argv is None else argv) or default
@@ -42,7 +42,7 @@ def plain_command(
     if "--version" in typed:
         sys.stdout.write(f"border_cli {__version__}\n")
         return
-    with framed(name, CheckpointError) as signals:
+    with command_frame(name, CheckpointError) as signals:
         run(typed, signals)
 
 
@@ -92,10 +92,10 @@ def read_pairs(
         raise ConfigError(
             f"give one {' and one '.join(path_names)}, got {len(folders)}: {' '.join(folders)}"
         )
-    return [expanded(word) for word in folders], values
+    return [expand_user(word) for word in folders], values
 
 
-def text(_: str, value: str) -> str:
+def read_text(_: str, value: str) -> str:
     return value
 
 
@@ -105,7 +105,7 @@ def read_bool(key: str, value: str) -> bool:
     return value == "true"
 
 
-def whole(low: int) -> Reader:
+def integer_reader(low: int) -> Reader:
     """Returns a reader of integers that are at least `low`."""
 
     def read(key: str, value: str) -> int:

@@ -19,7 +19,7 @@ from border_cli.errors import CheckpointError, ConfigError, MissingPackage
 from border_cli.messages import complain
 from border_cli.process.signals import EarlySignals
 from border_cli.system.files import STUDY_JSON
-from border_cli.words import counted
+from border_cli.words import pluralize
 
 if TYPE_CHECKING:
     from border_cli.analysis.curves import Report
@@ -141,11 +141,11 @@ def _run(typed: Sequence[str], _: EarlySignals) -> None:
         return
     # imported late, as all below: numpy, which --help and invalid arguments do not need
     from border_cli.analysis.curves import report
-    from border_cli.analysis.grouping import grouped
+    from border_cli.analysis.grouping import group_runs
 
     references = dict(request.reference)
     runs, left_out = _runs(request)
-    groups = grouped(runs, by=request.by, x=request.x, y=request.y, references=references)
+    groups = group_runs(runs, by=request.by, x=request.x, y=request.y, references=references)
     plot = report(
         groups.curves,
         by=groups.by,
@@ -195,17 +195,19 @@ def _plot_studies(request: argparse.Namespace) -> None:
 
 def _runs(request: argparse.Namespace) -> tuple[list[SavedRun], list[str]]:
     """Returns the runs to draw and a note about failed runs that are left out."""
-    from border_cli.analysis.listing import row_of, where
+    from border_cli.analysis.listing import filter_rows, row_of
     from border_cli.analysis.load import load_runs
 
-    rows = where([row_of(run, time.time()) for run in load_runs(*request.paths)], request.where)
+    rows = filter_rows(
+        [row_of(run, time.time()) for run in load_runs(*request.paths)], request.where
+    )
     if not rows:
         condition = f" that meet {request.where}" if request.where else ""
         raise CheckpointError(f"no runs in {', '.join(map(str, request.paths))}{condition}")
     drawn = [row.run for row in rows if request.failed or row.run.status != "failed"]
     if not drawn:
-        raise CheckpointError(f"{counted(len(rows), 'run')}, all failed; --failed shows them")
-    failed = counted(len(rows) - len(drawn), "failed run")
+        raise CheckpointError(f"{pluralize(len(rows), 'run')}, all failed; --failed shows them")
+    failed = pluralize(len(rows) - len(drawn), "failed run")
     return drawn, [f"{failed} left out; --failed shows them"] if len(drawn) < len(rows) else []
 
 

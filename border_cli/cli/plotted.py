@@ -14,7 +14,7 @@ from border_cli import __version__
 from border_cli.analysis import tables
 from border_cli.analysis.chart import LINE, chart, color, mark
 from border_cli.analysis.curves import Report
-from border_cli.errors import RunFailed, reachable
+from border_cli.errors import RunFailed, os_errors_as
 from border_cli.recorder.terminal import make_console, make_table
 from border_cli.run.status import now
 from border_cli.system.files import write_bytes
@@ -39,10 +39,10 @@ def write(path: Path, report: Report, table: str | None, size: tuple[float, floa
         content = tables.csv_text(report, table or "curves").encode()
     else:
         # imported late, as above
-        from border_cli.analysis.drawing import drawn
+        from border_cli.analysis.drawing import render
 
-        content = drawn(report, suffix[1:], size)
-    with reachable(RunFailed):
+        content = render(report, suffix[1:], size)
+    with os_errors_as(RunFailed):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_bytes(path, content)
 

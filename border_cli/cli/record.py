@@ -14,18 +14,18 @@ from border_cli.cli.changed_env import env_changes, settings_in_env, split_env
 from border_cli.cli.plain_command import (
     Reader,
     best_or_latest,
+    integer_reader,
     locate_run,
     plain_command,
     read_bool,
     read_pairs,
-    text,
-    whole,
+    read_text,
 )
 from border_cli.errors import ConfigError, RunFailed
 from border_cli.messages import say
-from border_cli.process.monitor import expect, monitored
+from border_cli.process.monitor import monitored, set_stall_timeout
 from border_cli.process.signals import EarlySignals
-from border_cli.words import setting, shell_command
+from border_cli.words import format_override, shell_command
 
 if TYPE_CHECKING:
     from border_cli.launch.effective import EffectiveSettings
@@ -106,12 +106,12 @@ def _weight(text: str) -> float:
 
 
 READERS: Mapping[str, Reader] = {
-    "dataset": text,
-    "episodes": whole(1),
-    "steps": whole(1),
+    "dataset": read_text,
+    "episodes": integer_reader(1),
+    "steps": integer_reader(1),
     "policy": _policies,
     "explore": read_bool,
-    "seed": whole(0),
+    "seed": integer_reader(0),
     "overwrite": read_bool,
     "trust": read_bool,
 }
@@ -135,7 +135,7 @@ def _record(
     of the environment."""
     # imported late: torch and rich, which --help and most refusals do not need
     from border_cli.api import read_config
-    from border_cli.config.saved import opened_run
+    from border_cli.config.saved import run_import_path
     from border_cli.dataset.minari_files import refuse_name
     from border_cli.launch.effective import effective_settings
     from border_cli.playing.players import build_players
@@ -145,13 +145,13 @@ def _record(
     if episodes and steps:
         raise ConfigError("episodes and steps cannot be combined: give one of them")
     amount, unit = (steps, "steps") if steps else (episodes or 100, "episodes")
-    with opened_run(run_dir, trust=trust):
+    with run_import_path(run_dir, trust=trust):
         dataset = refuse_name(dataset, overwrite=overwrite)
         policy = policy or {best_or_latest("border-record", run_dir): 1.0}
         with signals.polled() as stop:
             config = settings_in_env(run_dir, env_overrides, trust=trust) if env_overrides else None
             effective = effective_settings(config or read_config(run_dir, trust=trust))
-            expect(effective.config.trainer.stall_timeout_s)
+            set_stall_timeout(effective.config.trainer.stall_timeout_s)
             changes = env_changes(run_dir, effective) if env_overrides else []
             best = None if changes else best_score(run_dir)
             recorded = record(
@@ -194,7 +194,7 @@ def _print(run_dir: Path, document: Mapping[str, Any], env_overrides: Sequence[s
     """Prints the episodes of each policy, the reference scores, and the next command."""
     import numpy as np
 
-    from border_cli.config.describe import shown
+    from border_cli.config.describe import format_setting
     from border_cli.recorder import figures, terminal
 
     console = terminal.make_console()
@@ -218,7 +218,8 @@ def _print(run_dir: Path, document: Mapping[str, Any], env_overrides: Sequence[s
     lines = [
         (
             "environment",
-            f"{document['env']} for evaluation, evaluator.env={shown(document['evaluator_env'])}",
+            f"{document['env']} for evaluation, "
+            f"evaluator.env={format_setting(document['evaluator_env'])}",
         ),
         *([("changed", "\n".join(document["env_changes"]))] if document["env_changes"] else []),
         ("data set", "{dataset}, {episodes:,} episodes, {steps:,} steps".format(**document)),
@@ -232,7 +233,7 @@ def _next_command(run_dir: Path, dataset: str, env_overrides: Sequence[str]) -> 
     """Returns a command that learns from the data set, with the settings of the run and the
     overrides of the environment."""
     words = ["--from", str(run_dir), f"agent={OFFLINE_AGENT}", "trainer=offline"]
-    words += [setting("replay_buffer.dataset", dataset), *env_overrides]
+    words += [format_override("replay_buffer.dataset", dataset), *env_overrides]
     return f"{shell_command('border-train')} {shlex.join(words)}"
 
 

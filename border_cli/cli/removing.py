@@ -21,7 +21,7 @@ from border_cli.run.removal import (
     remove_sweep,
     surplus_of,
 )
-from border_cli.words import counted, size
+from border_cli.words import pluralize, size
 
 
 def remove_runs(folders: Sequence[Path], paths: Sequence[Path], *, agreed: bool) -> None:
@@ -45,7 +45,7 @@ def prune_runs(folders: Sequence[Path], *, keep: int, agreed: bool) -> None:
 
     def measure(folder: Path) -> tuple[int, str]:
         surplus = surplus_of(folder, keep=keep, milestone_interval=interval(folder))
-        return surplus.nbytes, f"{counted(surplus.checkpoints, 'checkpoint')}, "
+        return surplus.nbytes, f"{pluralize(surplus.checkpoints, 'checkpoint')}, "
 
     def remove(folder: Path) -> None:
         prune(folder, keep=keep, milestone_interval=interval(folder))
@@ -105,5 +105,5 @@ def _agrees(sizes: Mapping[Path, int]) -> bool:
     """Returns whether the user confirms; raises `ConfigError` if there is no terminal."""
     if not sys.stdin.isatty():
         raise ConfigError("standard input is not a terminal: add --yes to remove without asking")
-    say(f"remove this from {counted(len(sizes), 'run')}, {size(sum(sizes.values()))}? [y/N]")
+    say(f"remove this from {pluralize(len(sizes), 'run')}, {size(sum(sizes.values()))}? [y/N]")
     return sys.stdin.readline().strip().lower() in ("y", "yes")

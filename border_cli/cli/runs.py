@@ -18,18 +18,23 @@ from pathlib import Path
 from typing import Any
 
 from border_cli.analysis.difference import differences
-from border_cli.analysis.listing import SPANS, Row, ordered, row_of, where
+from border_cli.analysis.listing import SPANS, Row, filter_rows, row_of, sort_rows
 from border_cli.analysis.load import SavedRun, find_runs
 from border_cli.cli.flags import Parser
-from border_cli.cli.plain_command import plain_command, shorten_lines, until_nobody_reads, whole
+from border_cli.cli.plain_command import (
+    integer_reader,
+    plain_command,
+    shorten_lines,
+    until_nobody_reads,
+)
 from border_cli.errors import ConfigError
 from border_cli.messages import say
 from border_cli.process.signals import EarlySignals
-from border_cli.process.startup import not_collecting
+from border_cli.process.startup import paused_garbage_collection
 from border_cli.recorder import figures
 from border_cli.run.sweep_folder import read_sweep
 from border_cli.system.files import SETTINGS
-from border_cli.words import counted, visible
+from border_cli.words import escape_controls, pluralize
 
 OUTPUTS = Path("outputs")  # default directory of runs
 HELP = """\
@@ -85,7 +90,7 @@ def _run(typed: Sequence[str], _: EarlySignals) -> None:
         else:
             parser.add_argument(option, default="")
     arguments = parser.parse_intermixed_args(typed[1:] if command else typed)
-    with until_nobody_reads(), not_collecting():  # a fifth faster for ten thousand runs
+    with until_nobody_reads(), paused_garbage_collection():  # a fifth faster for ten thousand runs
         if not command:
             _list(arguments)
         elif command == "diff":
@@ -100,33 +105,35 @@ def _remove(command: str, arguments: argparse.Namespace) -> None:
 
     if not arguments.paths:
         raise ConfigError(f"{command}: name run directories, or directories that contain runs")
-    rows = where(rows_of(arguments.paths), arguments.where)
+    rows = filter_rows(rows_of(arguments.paths), arguments.where)
     folders = [row.folder for row in rows if (row.folder / SETTINGS).is_file()]
     if command == "rm":
         remove_runs(folders, arguments.paths, agreed=arguments.yes)
     else:
-        prune_runs(folders, keep=whole(0)("--keep", arguments.keep or "1"), agreed=arguments.yes)
+        prune_runs(
+            folders, keep=integer_reader(0)("--keep", arguments.keep or "1"), agreed=arguments.yes
+        )
 
 
 def _list(arguments: argparse.Namespace) -> None:
     paths = arguments.paths or [OUTPUTS]
     rows = rows_of(paths)
-    selected = where(rows, arguments.where)
+    selected = filter_rows(rows, arguments.where)
     if arguments.sort:
-        selected = ordered(selected, arguments.sort)
+        selected = sort_rows(selected, arguments.sort)
     if arguments.json:
         documents = ",\n".join(json.dumps(document(row)) for row in selected)
         sys.stdout.write(f"[{documents}]\n")
     elif not rows:
         say(f"no runs in {', '.join(map(str, paths))}")
     elif not selected:
-        say(f"none of {counted(len(rows), 'run')} meets {arguments.where}")
+        say(f"none of {pluralize(len(rows), 'run')} meets {arguments.where}")
     else:
         is_terminal = sys.stdout.isatty()
         width = shutil.get_terminal_size().columns if is_terminal else math.inf
         lines = table(selected, width)
         if is_terminal and not os.environ.get("NO_COLOR"):
-            sys.stdout.write(f"\x1b[2m{visible(lines.pop(0))}\x1b[0m\n")
+            sys.stdout.write(f"\x1b[2m{escape_controls(lines.pop(0))}\x1b[0m\n")
         lines += [*_failure_reasons(selected), _summary(selected)]
         say("\n".join(line.replace("\n", " ") for line in lines))
 
@@ -246,7 +253,7 @@ def _summary(rows: Sequence[Row]) -> str:
     by_status = Counter(str(row.value("status")) for row in rows)
     statuses = ", ".join(f"{count:,} {status}" for status, count in by_status.most_common())
     noun = "job" if all("job" in row.values for row in rows) else "run"
-    return f"{counted(len(rows), noun)}: {statuses}"
+    return f"{pluralize(len(rows), noun)}: {statuses}"
 
 
 def _diff(arguments: argparse.Namespace) -> None:

@@ -11,9 +11,13 @@ from border_cli import __version__
 from border_cli.cli.flags import Arguments, read_arguments
 from border_cli.errors import ConfigError
 from border_cli.messages import say
-from border_cli.process.monitor import expect, monitored
-from border_cli.process.startup import collect_from_here, framed, not_collecting
-from border_cli.words import visible
+from border_cli.process.monitor import monitored, set_stall_timeout
+from border_cli.process.startup import (
+    command_frame,
+    paused_garbage_collection,
+    resume_garbage_collection,
+)
+from border_cli.words import escape_controls
 
 if TYPE_CHECKING:
     from border_cli.config.compose import Composer
@@ -28,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     jobs.
     """
     typed = list(sys.argv[1:] if argv is None else argv)
-    with framed("border-train", ConfigError), not_collecting():
+    with command_frame("border-train", ConfigError), paused_garbage_collection():
         _dispatch(read_arguments(typed), ("border-train", *typed))
 
 
@@ -49,9 +53,9 @@ def _dispatch(arguments: Arguments, command: Sequence[str]) -> None:
             if arguments.shows_settings:
                 _show_settings(arguments, composer, overrides)
             elif arguments.multirun:
-                from border_cli.sweep.plan import planned
+                from border_cli.sweep.plan import plan_sweep
 
-                run_several(planned(composer, overrides, command))
+                run_several(plan_sweep(composer, overrides, command))
             else:
                 _run_one(composer, replace(composer.job(overrides), command=tuple(command)))
 
@@ -67,11 +71,11 @@ def _show_settings(arguments: Arguments, composer: Composer, overrides: list[str
 
         job = composer.job(overrides)
         text = resolved_yaml(job.config) if arguments.resolve else job.record["config.yaml"]
-        sys.stdout.write(visible(text) if sys.stdout.isatty() else text)
+        sys.stdout.write(escape_controls(text) if sys.stdout.isatty() else text)
     else:
-        from border_cli.config.compose import show_answer
+        from border_cli.config.compose import show_hydra_output
 
-        show_answer(arguments.for_hydra(overrides), overrides, composer)
+        show_hydra_output(arguments.for_hydra(overrides), overrides, composer)
 
 
 def _run_one(composer: Composer, job: Job) -> None:
@@ -90,18 +94,18 @@ def _run_one(composer: Composer, job: Job) -> None:
 
 def run_one(job: Job) -> None:
     """Runs a checked job, or shows its dry run."""
-    from border_cli.checks.dry_build import dry_built
+    from border_cli.checks.dry_build import dry_build_jobs
     from border_cli.launch.job import train_job
 
     # Call this after the import of torch, which may hold the interpreter lock beyond the timeout.
-    expect(job.config.trainer.stall_timeout_s)
+    set_stall_timeout(job.config.trainer.stall_timeout_s)
     if job.config.dry_run:
         from border_cli.cli.dry_run import show
 
         show([job])
         return
-    [job] = dry_built([job]).jobs
-    collect_from_here()
+    [job] = dry_build_jobs([job]).jobs
+    resume_garbage_collection()
     if status := train_job(job).exit_status:
         raise SystemExit(status)
 
@@ -111,7 +115,7 @@ def run_several(plan: Plan) -> None:
     if plan.config.dry_run:
         from border_cli.cli.dry_run import show
 
-        expect(plan.stall_timeout_s)
+        set_stall_timeout(plan.stall_timeout_s)
         if plan.terms.skip_invalid:
             plan, _ = plan.dry_built()
         for job in plan.skipped:
@@ -126,7 +130,7 @@ def run_several(plan: Plan) -> None:
         start_server()
     from border_cli.sweep.command import run_sweep
 
-    expect(plan.stall_timeout_s)
+    set_stall_timeout(plan.stall_timeout_s)
     run_sweep(plan)
 
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from border_cli.cli.flags import settings_parser
 from border_cli.cli.plain_command import plain_command
-from border_cli.config.beginning import composing
+from border_cli.config.beginning import open_composer
 from border_cli.config.check import settings_of
-from border_cli.config.overrides import is_sweep, normalized, parsed
+from border_cli.config.overrides import is_sweep, normalize_overrides, parse_overrides
 from border_cli.errors import ConfigError
 from border_cli.process.monitor import monitored
 from border_cli.process.signals import EarlySignals
-from border_cli.process.startup import not_collecting
+from border_cli.process.startup import paused_garbage_collection
 from border_cli.registry import GROUPS
 from border_cli.settings.run import RunConfig
 from border_cli.system.files import full_path
@@ -51,14 +51,16 @@ REFUSED = {
 
 def _run(typed: Sequence[str], _: EarlySignals) -> None:
     options = settings_parser(NAME).parse_intermixed_args(typed)
-    config, rest = split(normalized(options.overrides))
+    config, rest = split(normalize_overrides(options.overrides))
     words = [word for word in typed if not word.startswith("storage=")]  # may hold a password
-    composition = composing(rest, config_dirs=options.config_dirs, config_name=options.config_name)
-    with not_collecting(), composition as (composer, overrides):
+    composition = open_composer(
+        rest, config_dirs=options.config_dirs, config_name=options.config_name
+    )
+    with paused_garbage_collection(), composition as (composer, overrides):
         # imported late: Optuna and torch, which --help and refusals do not need
-        from border_cli.tune.store import imported_optuna
+        from border_cli.tune.store import import_optuna
 
-        imported_optuna()
+        import_optuna()
         from border_cli.sweep.server import start_server
 
         start_server()
@@ -70,7 +72,7 @@ def _run(typed: Sequence[str], _: EarlySignals) -> None:
 def split(typed: Sequence[str]) -> tuple[TuneConfig, list[str]]:
     """Splits the overrides into the checked settings of border-tune and those of every run."""
     tune_overrides, run_overrides = [], []
-    for text, override in zip(typed, parsed(typed), strict=True):
+    for text, override in zip(typed, parse_overrides(typed), strict=True):
         key = override.key_or_group
         if key in REFUSED:
             raise ConfigError(f"{text}: not in border-tune: {REFUSED[key]}")

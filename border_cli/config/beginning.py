@@ -7,14 +7,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from border_cli.config.compose import Composer
-from border_cli.config.overrides import parsed, run_to_resume, without_trust
+from border_cli.config.overrides import parse_overrides, run_to_resume, without_trust
 from border_cli.config.search_path import add_current_directory, plugins_here, user_folders
 from border_cli.errors import ConfigError
 from border_cli.system.files import SETTINGS
 
 
 @contextmanager
-def composing(
+def open_composer(
     typed: list[str],
     *,
     config_dirs: Sequence[str] = (),
@@ -48,7 +48,9 @@ def composing(
 def _new_composer(
     overrides: list[str], config_dirs: Sequence[str], config_name: str, *, trust: bool
 ) -> Composer:
-    if trust and not any(override.key_or_group == "resume" for override in parsed(overrides)):
+    if trust and not any(
+        override.key_or_group == "resume" for override in parse_overrides(overrides)
+    ):
         raise ConfigError(
             "trust=true applies to the modules of a resumed run or of --from RUN_DIR: give one"
         )

@@ -41,7 +41,7 @@ _IN_FILE = re.compile(r"In '([^']+)': ")
 _PATH = re.compile(r"[\w.]+")
 
 
-def checked(config: RunConfig) -> RunConfig:
+def check_settings(config: RunConfig) -> RunConfig:
     """Checks the settings of a Python caller in the same way as composed settings.
 
     A caller may have assigned any value after construction. Values are converted as from YAML, such
@@ -147,7 +147,7 @@ def _explained_values(kind: Any = None, path: str | None = None) -> Iterator[Non
 
 
 @contextmanager
-def explained(files: Files, overrides: Sequence[str]) -> Iterator[None]:
+def explain_errors(files: Files, overrides: Sequence[str]) -> Iterator[None]:
     """Raises errors inside the block as ConfigError, with the file and the key."""
     try:
         yield

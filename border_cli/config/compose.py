@@ -15,11 +15,16 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from border_cli.config.check import REFUSED, explained, refuse_untyped, run_settings
+from border_cli.config.check import REFUSED, explain_errors, refuse_untyped, run_settings
 from border_cli.config.files import TUNED, ConfigFile, Files
-from border_cli.config.hydra_source import answer, opened
+from border_cli.config.hydra_source import open_files, run_hydra_main
 from border_cli.config.job import Job, Source, modules_of, yaml_text
-from border_cli.config.overrides import chooses, normalized, parsed, refuse_unmeant
+from border_cli.config.overrides import (
+    chooses,
+    normalize_overrides,
+    parse_overrides,
+    refuse_invalid_overrides,
+)
 from border_cli.config.search_path import (
     homes,
     import_modules,
@@ -79,7 +84,7 @@ class Composer:
     def opened(self) -> AbstractContextManager[Files]:
         """Opens the config files for Hydra to read."""
         saved = self._saved.served if self._saved else None
-        return opened(Files(self.folders, self.config_name, saved))
+        return open_files(Files(self.folders, self.config_name, saved))
 
     def options(self, group: str) -> list[str]:
         """Returns the names of all options of a group."""
@@ -94,10 +99,10 @@ class Composer:
         root: Path | None = None,
     ) -> Job:
         """Composes and checks one job from open files; `root` is the directory of its sweep."""
-        typed = normalized(overrides)
+        typed = normalize_overrides(overrides)
         imports = self.import_for(files, typed)
-        with explained(files, typed):
-            refuse_unmeant(files, parsed(typed))
+        with explain_errors(files, typed):
+            refuse_invalid_overrides(files, parse_overrides(typed))
             return self.merge(files, typed, imports).job(number, root)
 
     def import_for(self, files: Files, overrides: Sequence[str]) -> list[str]:
@@ -115,7 +120,7 @@ class Composer:
                 is_saved = self._saved is not None and part.path == self.config_name
                 target = saved_names if is_saved else names
                 target += names_in(OmegaConf.select(part.content, "imports"))
-        for override in parsed(overrides):
+        for override in parse_overrides(overrides):
             if override.key_or_group == "imports" and not override.is_sweep_override():
                 names += names_in(override.value())
         if self._saved is not None:
@@ -137,7 +142,7 @@ class Composer:
         if not files.parts:
             files.find_parts(overrides)
         choose_trainer(files, overrides)
-        parsed_overrides = parsed(overrides)
+        parsed_overrides = parse_overrides(overrides)
         add_tuned(
             files, {override.key_or_group for override in parsed_overrides if chooses(override)}
         )
@@ -199,16 +204,18 @@ class Composition:
             for part in self.parts
             if part.path != SETTINGS.stem
         ]
-        sources += [(override.key_or_group, override.value()) for override in parsed(overrides)]
+        sources += [
+            (override.key_or_group, override.value()) for override in parse_overrides(overrides)
+        ]
         return {name for prefix, content in sources for name in flat(content, prefix)}
 
 
-def show_answer(argv: list[str], overrides: Sequence[str], composer: Composer) -> None:
+def show_hydra_output(argv: list[str], overrides: Sequence[str], composer: Composer) -> None:
     """Prints Hydra's own output for flags such as `--cfg hydra` and `--info`, after composing and
     checking the settings."""
     with composer.opened() as files:
         composer.job_of(files, overrides)
-        answer(argv)
+        run_hydra_main(argv)
 
 
 def as_typed(overrides: Any) -> list[str]:

@@ -104,23 +104,23 @@ def _show_group(path: str, settings: Settings) -> str:
 
 
 def _show_setting(path: str, kind: type[Any], name: str, value: object) -> list[str]:
-    text = shown(value)
+    text = format_setting(value)
     default = default_of(kind, name)
     if default is not MISSING and default != value:
-        text += f"  (default {shown(default)})"
+        text += f"  (default {format_setting(default)})"
     allowed = bounds_of(kind, name) or values_of(kind, name)
     meaning = textwrap.wrap(f"{meaning_of(kind, name)} [{allowed}]", WIDTH)
     return [f"  {path}.{name}={text}", *(f"      {line}" for line in meaning)]
 
 
-def shown(value: object) -> str:
+def format_setting(value: object) -> str:
     """Formats a value as in YAML; settings are shown as the name of their type."""
     if value is None or isinstance(value, bool):
         return json.dumps(value)
     if isinstance(value, list):
-        return f"[{', '.join(map(shown, value))}]"
+        return f"[{', '.join(map(format_setting, value))}]"
     if isinstance(value, Mapping):
-        return f"{{{', '.join(f'{key}: {shown(entry)}' for key, entry in value.items())}}}"
+        return f"{{{', '.join(f'{key}: {format_setting(entry)}' for key, entry in value.items())}}}"
     if isinstance(value, Enum):
         return value.name
     return type(value).__name__ if is_dataclass(value) else str(value)

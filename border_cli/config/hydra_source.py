@@ -46,7 +46,7 @@ _current_files: ContextVar[Files | None] = ContextVar("_current_files", default=
 
 
 @contextmanager
-def opened(files: Files) -> Iterator[Files]:
+def open_files(files: Files) -> Iterator[Files]:
     """Lets Hydra read the files inside the block, and restores its global state afterwards, also
     inside another Hydra application and in threads."""
     with _composition_lock:
@@ -160,7 +160,7 @@ setup_globals()
 _register_resolvers()
 
 
-def answer(argv: list[str]) -> None:
+def run_hydra_main(argv: list[str]) -> None:
     """Runs Hydra's own entry point, which prints its output. The files must be open."""
     root, old_argv = logging.getLogger(), sys.argv
     handlers, level = list(root.handlers), root.level

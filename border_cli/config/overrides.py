@@ -27,7 +27,7 @@ TRUST = "trust"  # see `without_trust`
 _OF_SCHEDULE = re.compile(rf"(agent|replay_buffer)\.\w+\.({'|'.join(SCHEDULE_KEYS)})")
 
 
-def parsed(texts: Sequence[str]) -> list[Override]:
+def parse_overrides(texts: Sequence[str]) -> list[Override]:
     """Parses overrides with Hydra's grammar, one at a time, so that an error names the override."""
     return [_parse(text) for text in texts]
 
@@ -47,11 +47,11 @@ def _parse(text: str) -> Override:
     return override
 
 
-def normalized(texts: Sequence[str]) -> list[str]:
+def normalize_overrides(texts: Sequence[str]) -> list[str]:
     """Rewrites shorthands: a single name in `imports=my_envs` to a list, 1e5 to an integer, and a
     schedule key such as `agent.learning_rate.final=0` to an override that may add the key."""
     result = []
-    for text, override in zip(texts, parsed(texts), strict=True):
+    for text, override in zip(texts, parse_overrides(texts), strict=True):
         is_single = override.key_or_group == "imports" and not override.is_sweep_override()
         if is_single and isinstance(override.value(), str):
             text = f"imports=[{override.get_value_string()}]"
@@ -77,7 +77,7 @@ def without_trust(texts: Sequence[str]) -> tuple[list[str], bool]:
     """Returns the overrides without `trust=…`, and whether it is true. `trust` applies to a single
     command and is not a setting."""
     trust, rest = False, []
-    for text, override in zip(texts, parsed(texts), strict=True):
+    for text, override in zip(texts, parse_overrides(texts), strict=True):
         if override.key_or_group != TRUST or override.is_delete():
             rest.append(text)
             continue
@@ -90,7 +90,7 @@ def without_trust(texts: Sequence[str]) -> tuple[list[str], bool]:
 
 def run_to_resume(overrides: Sequence[str]) -> Path | None:
     """Returns the absolute path of `resume=RUN_DIR`; None if it is not set, or is `auto`."""
-    typed = parsed(overrides)
+    typed = parse_overrides(overrides)
     resumes = [item for item in typed if item.key_or_group == "resume" and not item.is_delete()]
     if not resumes or resumes[-1].is_sweep_override():
         return None
@@ -113,7 +113,7 @@ def chooses(override: Override) -> bool:
     return is_choice and not changes_list
 
 
-def refuse_unmeant(files: Files, overrides: Sequence[Override]) -> None:
+def refuse_invalid_overrides(files: Files, overrides: Sequence[Override]) -> None:
     """Refuses several values without `-m`, and options that do not exist."""
     for override in overrides:
         if override.is_sweep_override():

@@ -18,15 +18,15 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from omegaconf import OmegaConf
 
-from border_cli.config.check import explained
+from border_cli.config.check import explain_errors
 from border_cli.config.compose import Composer
-from border_cli.config.describe import shown
+from border_cli.config.describe import format_setting
 from border_cli.config.files import Files, base_of, overridden
-from border_cli.config.hydra_source import ANY_ENV, opened, run_name
-from border_cli.config.overrides import chooses, parsed, run_to_resume
+from border_cli.config.hydra_source import ANY_ENV, open_files, run_name
+from border_cli.config.overrides import chooses, parse_overrides, run_to_resume
 from border_cli.config.saved import (
     SavedSettings,
-    opened_run,
+    run_import_path,
     saved_options,
     saved_settings,
 )
@@ -36,8 +36,8 @@ from border_cli.registry import GROUPS, flat_settings
 from border_cli.run.finding import find_run
 from border_cli.run.run_folder import RunFolder
 from border_cli.settings.run import SECTIONS, RunConfig
-from border_cli.system.files import SETTINGS, expanded, settings_of
-from border_cli.words import setting, shortest
+from border_cli.system.files import SETTINGS, expand_user, settings_path
+from border_cli.words import format_override, shortest
 
 _ABSENT = "absent"
 
@@ -53,7 +53,7 @@ def begin_with_run(
     trust: bool,
 ) -> Iterator[tuple[Composer, list[str]]]:
     """Yields a composer that starts from the saved settings of `origin`, or of the run in
-    `resume=RUN_DIR`; see `composing`."""
+    `resume=RUN_DIR`; see `open_composer`."""
     resumed = run_to_resume(overrides)
     if origin is not None:
         refuse_beside_origin(origin, overrides, config_name)
@@ -62,14 +62,14 @@ def begin_with_run(
         assert resumed is not None
         refuse_beside_resume(resumed, overrides, multirun=multirun, config_name=config_name)
         run_dir = resumed
-    with opened_run(run_dir, trust=trust):
+    with run_import_path(run_dir, trust=trust):
         folders = user_folders(config_dirs)
-        saved = saved_settings(settings_of(run_dir).parent, trust=trust, typed=unused)
+        saved = saved_settings(settings_path(run_dir).parent, trust=trust, typed=unused)
         if resumed is None:
             saved = settings_from(saved, overrides, folders)
             yield Composer(folders, saved=saved, trust=trust), overrides
             return
-        overrides = without_its_own(saved, overrides)
+        overrides = drop_saved_choices(saved, overrides)
         saved.settings["run_dir"] = str(run_dir)
         saved = with_choices(saved, overrides, folders)
         yield Composer(folders, saved=saved, run_dir=run_dir, trust=trust), overrides
@@ -88,7 +88,7 @@ def refuse_beside_resume(
         raise ConfigError(
             f"-cn {config_name}: a resumed run uses its own settings, {run_dir / SETTINGS}"
         )
-    for override in parsed(overrides):
+    for override in parse_overrides(overrides):
         if override.key_or_group in ("run_dir", "init_from"):
             raise ConfigError(
                 f"{override.input_line} starts a new run and resume=RUN_DIR continues one: give one"
@@ -96,7 +96,7 @@ def refuse_beside_resume(
     RunFolder(run_dir).refuse_no_run()
 
 
-def without_its_own(saved: SavedSettings, overrides: Sequence[str]) -> list[str]:
+def drop_saved_choices(saved: SavedSettings, overrides: Sequence[str]) -> list[str]:
     """Returns the overrides without those that choose a saved option again: `agent=dqn` must not
     reset a resumed DQN run to the values of that option."""
     options = saved_options(saved.settings)
@@ -107,7 +107,11 @@ def without_its_own(saved: SavedSettings, overrides: Sequence[str]) -> list[str]
             chooses(override) and not may_change(group) and options.get(group) == override.value()
         )
 
-    return [str(override.input_line) for override in parsed(overrides) if not is_saved(override)]
+    return [
+        str(override.input_line)
+        for override in parse_overrides(overrides)
+        if not is_saved(override)
+    ]
 
 
 def refuse_beside_origin(origin: str, overrides: Sequence[str], config_name: str) -> None:
@@ -124,7 +128,7 @@ def refuse_beside_origin(origin: str, overrides: Sequence[str], config_name: str
 
 def run_of_origin(origin: str) -> Path:
     """Returns the absolute run directory of `--from`."""
-    run_dir, checkpoint = find_run(expanded(origin))
+    run_dir, checkpoint = find_run(expand_user(origin))
     if checkpoint is not None:
         raise ConfigError(
             f"--from {origin} is a checkpoint: --from {shortest(run_dir)} uses the settings of "
@@ -141,7 +145,7 @@ def settings_from(
     if saved.settings.get("name") == run_name(_root_=OmegaConf.create(saved.settings)):
         del saved.settings["name"]
     saved = with_choices(saved, overrides, folders)
-    typed = {override.key_or_group for override in parsed(overrides)}
+    typed = {override.key_or_group for override in parse_overrides(overrides)}
     if "env.id" in typed and "env" not in typed:
         saved.settings.setdefault("env", {})["option"] = ANY_ENV
     return saved
@@ -153,7 +157,7 @@ def with_choices(
     """Returns the saved settings without the groups whose option is chosen by an override, or by
     the file of an option that an override chooses."""
     saved_of = saved_options(saved.settings)
-    with opened(Files(folders)) as files, explained(files, overrides):
+    with open_files(Files(folders)) as files, explain_errors(files, overrides):
         parser = OverridesParser.create(config_loader=files.loader)
         choices = [
             override for override in parser.parse_overrides([*overrides]) if chooses(override)
@@ -207,7 +211,7 @@ class Change:
     after: Any
 
     def __str__(self) -> str:
-        return f"{self.key}: {shown(self.before)} -> {shown(self.after)}"
+        return f"{self.key}: {format_setting(self.before)} -> {format_setting(self.after)}"
 
     @property
     def allowed(self) -> bool:
@@ -231,7 +235,7 @@ def changes(before: RunConfig, after: RunConfig) -> list[Change]:
         for key in dict.fromkeys([*old, *new])
         if key.partition(".")[0] not in replaced or (key in old and key in new)
     ]
-    return [pair for pair in pairs if shown(pair.before) != shown(pair.after)]
+    return [pair for pair in pairs if format_setting(pair.before) != format_setting(pair.after)]
 
 
 def _comparable_settings(config: RunConfig) -> dict[str, object]:
@@ -253,7 +257,7 @@ def refuse_fixed(all_changes: Sequence[Change], run_dir: Path, *, job: str) -> N
     if not fixed:
         return
     lines = "\n".join(f"  {change}" for change in fixed)
-    init_from = shlex.quote(setting("init_from", str(shortest(run_dir))))
+    init_from = shlex.quote(format_override("init_from", str(shortest(run_dir))))
     raise ConfigError(
         f"{job}a resumed run keeps its settings, but these differ from "
         f"{shortest(run_dir) / SETTINGS}:\n{lines}\n"

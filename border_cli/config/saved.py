@@ -22,7 +22,7 @@ from hydra.plugins.config_source import ConfigResult
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from border_cli.config.check import explained, refuse_untyped, run_settings, with_types
+from border_cli.config.check import explain_errors, refuse_untyped, run_settings, with_types
 from border_cli.config.files import ConfigFile, Files
 from border_cli.config.job import ALWAYS_LISTED
 from border_cli.config.search_path import (
@@ -32,18 +32,18 @@ from border_cli.config.search_path import (
     names_in,
     user_folders,
 )
-from border_cli.errors import CheckpointError, ConfigError, reachable
+from border_cli.errors import CheckpointError, ConfigError, os_errors_as
 from border_cli.registry import ENVS, GROUPS, register_builtin
 from border_cli.run.status import import_paths
 from border_cli.settings.base import flat
 from border_cli.settings.run import EnvConfig, RunConfig, modules_of_env
-from border_cli.system.files import SETTINGS, read_bytes, settings_of
+from border_cli.system.files import SETTINGS, read_bytes, settings_path
 from border_cli.system.foreign import (
     keep_written_folders_off_path,
     may_import,
     refuse_standard,
 )
-from border_cli.words import setting, shortest
+from border_cli.words import format_override, shortest
 
 ADDRESSES = {"actor_manager.address", "evaluator.address"}  # settings with cluster addresses
 _OF_ENV = re.compile(r"(?:evaluator\.)?env\.(id|wrappers|kwargs)\b")
@@ -67,10 +67,10 @@ def load_resolved(
     Imports its modules; those in `typed` are not checked. Raises ConfigError for values that saved
     settings must not have. `plays=False` skips this, if the environment will not be constructed.
     """
-    file = settings_of(run_dir)
+    file = settings_path(run_dir)
     if not file.is_file():
         raise CheckpointError(f"{run_dir} is not a run directory: there is no {file}")
-    with opened_run(run_dir, trust=trust):
+    with run_import_path(run_dir, trust=trust):
         user_folders()  # calls the plug-ins, which register components
         register_builtin()
         saved = saved_settings(file.parent, trust=trust, typed=ADDRESSES)
@@ -90,7 +90,7 @@ def _build_config(file: Path, settings: Mapping[str, Any]) -> RunConfig:
     import_modules(names_in(settings.get("imports")))
     files = Files(config_name=file.stem)
     files.parts = [ConfigFile(file.stem, "", file, OmegaConf.create(dict(settings)))]
-    with explained(files, ()):
+    with explain_errors(files, ()):
         kinds = {
             entry["package"]: GROUPS[entry["group"]].entry(entry["component"]).config_type
             for entry in _schemas_of(settings)
@@ -102,7 +102,7 @@ def _build_config(file: Path, settings: Mapping[str, Any]) -> RunConfig:
 
 
 @contextmanager
-def opened_run(run_dir: Path, *, trust: bool) -> Iterator[None]:
+def run_import_path(run_dir: Path, *, trust: bool) -> Iterator[None]:
     """Sets up sys.path to import the modules of a saved run, and restores it after the block.
 
     Modules are searched in the current directory, on $PYTHONPATH and in the installed packages, but
@@ -110,7 +110,7 @@ def opened_run(run_dir: Path, *, trust: bool) -> Iterator[None]:
     and the folders in which the run found its modules are searched as well.
     """
     old_path = list(sys.path)
-    with reachable(CheckpointError):
+    with os_errors_as(CheckpointError):
         recorded = import_paths(run_dir)
     if trust:
         add_to_path(recorded)
@@ -208,8 +208,8 @@ class SavedSettings:
                     continue
                 raise ConfigError(
                     f"{self._locate(name)}={value} is not used: a saved address must be null, "
-                    f"auto, this machine's or that of $RAY_ADDRESS. Type {setting(name, value)}, "
-                    "or another address"
+                    "auto, this machine's or that of $RAY_ADDRESS. Type "
+                    f"{format_override(name, value)}, or another address"
                 )
 
     def _refuse_env_value(self, env: EnvConfig, key: str, name: str, value: Any) -> None:

@@ -17,8 +17,8 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from border_cli.errors import ConfigError, place_of
-from border_cli.system.files import readable_bytes
-from border_cli.system.foreign import PLUGINS, is_installed, mark_of, refuse_standard
+from border_cli.system.files import read_bytes_or_empty
+from border_cli.system.foreign import PLUGINS, find_mark, is_installed, refuse_standard
 
 OURS = "border_cli.conf"
 ENVIRONMENT_VARIABLE = "BORDER_CONFIG_PATH"
@@ -47,8 +47,8 @@ def _to_url(folder: str, origin: str) -> str:
 def plugins_here() -> list[EntryPoint]:
     """Returns the plug-ins declared in ./pyproject.toml, installed or not, so that a repository of
     experiments works without installation. Ignores folders written by border_cli."""
-    text = readable_bytes(Path(PROJECT)).decode(errors="replace")
-    if PLUGINS not in text or mark_of(Path.cwd()) or not uses_plugins_here.get():
+    text = read_bytes_or_empty(Path(PROJECT)).decode(errors="replace")
+    if PLUGINS not in text or find_mark(Path.cwd()) or not uses_plugins_here.get():
         return []
     # imported late: few commands read ./pyproject.toml
     import tomllib
@@ -90,7 +90,7 @@ def _call_plugins() -> list[str]:
     return folders
 
 
-def opened(url: str) -> Traversable:
+def folder_of_url(url: str) -> Traversable:
     """Returns the folder that a Hydra URL points to."""
     scheme, _, location = url.partition("://")
     return importlib.resources.files(location) if scheme == "pkg" else Path(location)
@@ -134,7 +134,7 @@ def add_to_path(folders: Sequence[str]) -> None:
 def add_current_directory(*, trust: bool) -> None:
     """Appends the current directory to sys.path, which console scripts do not search. A directory
     written by border_cli needs `trust`."""
-    if trust or mark_of(Path.cwd()) is None:
+    if trust or find_mark(Path.cwd()) is None:
         add_to_path([str(Path.cwd())])
 
 

@@ -13,11 +13,11 @@ from hydra.core.override_parser.types import Override
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from border_cli.config.check import explained
+from border_cli.config.check import explain_errors
 from border_cli.config.compose import Composer, Composition, as_typed
 from border_cli.config.files import Files
 from border_cli.config.job import Job
-from border_cli.config.overrides import is_sweep, normalized, parsed
+from border_cli.config.overrides import is_sweep, normalize_overrides, parse_overrides
 from border_cli.errors import ConfigError
 
 ONE_PER_COMMAND = (
@@ -50,11 +50,11 @@ def sweep_terms(
 
     `default_launcher` is used if no file or override chooses a launcher.
     """
-    typed = normalized(overrides)
-    _refuse_swept(parsed(typed))
+    typed = normalize_overrides(overrides)
+    _refuse_swept(parse_overrides(typed))
     with composer.opened() as files:
         imports = composer.import_for(files, [text for text in typed if not is_sweep(text)])
-        with explained(files, typed):
+        with explain_errors(files, typed):
             options = files.find_parts(typed)
             if default_launcher and LAUNCHER not in options:
                 typed = [f"{LAUNCHER}={default_launcher}", *typed]

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from border_cli.core.returns import Moments
 from border_cli.core.seeding import derived_seed
 from border_cli.core.spaces import EnvSpec
-from border_cli.core.stop import Pulse
-from border_cli.core.timing import summed
+from border_cli.core.stop import MonitoredPart
+from border_cli.core.timing import sum_seconds
 from border_cli.core.types import (
     Array,
     Batch,
@@ -426,7 +426,7 @@ class ActorStats:
             restarts=self.restarts + later.restarts,
             lost_samples=self.lost_samples + later.lost_samples,
             restarted_episodes=self.restarted_episodes + later.restarted_episodes,
-            seconds=summed([self.seconds, later.seconds]),
+            seconds=sum_seconds([self.seconds, later.seconds]),
         )
 
 
@@ -497,7 +497,7 @@ class ActorManager(ABC):
         """Returns one entry per actor id; may be called at any time."""
 
     @abstractmethod
-    def heartbeats(self) -> Sequence[Pulse]:
+    def heartbeats(self) -> Sequence[MonitoredPart]:
         """Returns one heartbeat per actor, for the watchdog."""
 
     @abstractmethod
@@ -580,7 +580,7 @@ class EvaluationRunner(ABC):
 
     @property
     @abstractmethod
-    def pulse(self) -> Pulse:
+    def pulse(self) -> MonitoredPart:
         """The heartbeat for the watchdog."""
 
     def open(  # noqa: B027 - nothing to start inline

@@ -7,7 +7,13 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from border_cli.core.raw_values import action_reader, as_array, batch_of, copied, observations
+from border_cli.core.raw_values import (
+    action_reader,
+    as_array,
+    batch_of,
+    copy_values,
+    make_converter,
+)
 from border_cli.core.spaces import ACTION_MASK, EnvSpec, has_masks, split_mask
 from border_cli.core.types import Array, map_array
 from border_cli.errors import BadStep, ConfigError
@@ -22,7 +28,7 @@ class LoadedPolicy:
         if spec.raw is None:
             raise ConfigError(f"env.id={spec.id} does not provide its raw spaces (EnvSpec.raw)")
         self._act, self._spec, self._observation = act, spec, spec.raw.observation
-        self._check = observations(spec.raw.observation)
+        self._check = make_converter(spec.raw.observation)
         self._read, self.actions = action_reader(spec.raw.action), batch_of(spec.raw.action)
 
     def act(self, obs: Any, action_mask: Any = None) -> Any:
@@ -52,7 +58,7 @@ class LoadedPolicy:
             if needs_mask != (isinstance(obs, Mapping) and ACTION_MASK in obs):
                 call = f'needs the action mask: act(obs, info["{ACTION_MASK}"])'
                 raise BadStep(f"it {call if needs_mask else 'takes no action mask: act(obs)'}")
-            rows = copied(self._check(obs, *lead))
+            rows = copy_values(self._check(obs, *lead))
             if has_masks(self._spec.observation) and not split_mask(rows)[1].any(axis=-1).all():
                 raise BadStep(f"the {ACTION_MASK} leaves no action")
         except BadStep as error:

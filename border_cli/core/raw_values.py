@@ -1,9 +1,10 @@
 """Conversion of raw observations to rows, with validation, and of rows of actions to raw actions.
 
 The trial before a run, loops over environments, vector environments and callers with their own
-environment share this validation. `Values` accepts one value of a space, or N with a leading axis,
-and raises `BadStep` for anything that numpy would silently broadcast, wrap, round or parse. Whether
-floats are finite and within bounds is checked for many rows at a time (`trainer/intake.py`).
+environment share this validation. `ValueConverter` accepts one value of a space, or N with a
+leading axis, and raises `BadStep` for anything that numpy would silently broadcast, wrap, round or
+parse. Whether floats are finite and within bounds is checked for many rows at a time
+(`trainer/intake.py`).
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _MAPPING: Final = (dict, Mapping)  # dict first: that check is faster
 _MOST_SHOWN: Final = 80  # characters of a value in a message
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     """Returns the `repr` of a value from an environment, on one line and truncated."""
     text = " ".join(repr(value.item() if isinstance(value, np.generic) else value).split())
     return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
@@ -56,7 +57,7 @@ def _spans_dtype(low: NDArray[Any], high: NDArray[Any], dtype: np.dtype[Any]) ->
     return bool(np.all(low == least) and np.all(high == most))
 
 
-class Values:
+class ValueConverter:
     """A validating converter of Box or integer values to rows, in which integers start at 0.
 
     Real spaces accept any real numbers, integer spaces integers within their bounds. An array with
@@ -125,10 +126,10 @@ class Values:
         return values
 
     def _refuse(self, value: Any, reason: str) -> NoReturn:
-        raise BadStep(f"{self._name} {shown(value)} {self._complaint}: {reason}")
+        raise BadStep(f"{self._name} {format_value(value)} {self._complaint}: {reason}")
 
 
-class Parts:
+class DictConverter:
     """A validating converter of Dict values, part by part."""
 
     plain_dtype = None
@@ -136,7 +137,8 @@ class Parts:
 
     def __init__(self, space: RawDict) -> None:
         self._parts = {
-            key: Values(part, f"the observation's {key!r}") for key, part in space.parts.items()
+            key: ValueConverter(part, f"the observation's {key!r}")
+            for key, part in space.parts.items()
         }
 
     def write(self, rows: Any, i: int, value: Any) -> None:
@@ -153,16 +155,16 @@ class Parts:
     def _refuse_other_keys(self, value: Any) -> None:
         is_dict = isinstance(value, _MAPPING)
         if not is_dict or value.keys() != self._parts.keys():
-            got = list(value) if is_dict else shown(value)
+            got = list(value) if is_dict else format_value(value)
             raise BadStep(f"the observation must be a dict of {list(self._parts)}, got {got}")
 
 
-def observations(space: RawObservation) -> Values | Parts:
+def make_converter(space: RawObservation) -> ValueConverter | DictConverter:
     """Returns the validating converter for observations of this space."""
-    return Parts(space) if isinstance(space, RawDict) else Values(space)
+    return DictConverter(space) if isinstance(space, RawDict) else ValueConverter(space)
 
 
-def copied(values: Array) -> Array:
+def copy_values(values: Array) -> Array:
     """Copies validated observations, because environments may reuse their arrays."""
     return map_array(ndarray.copy, values)  # C-contiguous
 

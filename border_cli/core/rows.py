@@ -93,7 +93,7 @@ def transitions_of(columns: dict[str, NDArray[Any]]) -> dict[str, Any]:
     return parts
 
 
-def sliced(rows: Transitions, part: slice) -> Transitions:
+def slice_rows(rows: Transitions, part: slice) -> Transitions:
     """Returns a slice of the rows, as views."""
     columns = {name: column[part] for name, column in columns_of(rows).items()}
     return Transitions(**transitions_of(columns))
@@ -104,18 +104,18 @@ def concatenate(parts: list[Transitions]) -> Transitions:
     if len(parts) == 1:
         return parts[0]
     return Transitions(
-        obs=joined_arrays([part.obs for part in parts]),
+        obs=join_arrays([part.obs for part in parts]),
         action=np.concatenate([part.action for part in parts]),
         reward=np.concatenate([part.reward for part in parts]),
         discount=np.concatenate([part.discount for part in parts]),
-        next_obs=joined_arrays([part.next_obs for part in parts]),
+        next_obs=join_arrays([part.next_obs for part in parts]),
         extras={
             name: np.concatenate([part.extras[name] for part in parts]) for name in parts[0].extras
         },
     )
 
 
-def joined_arrays(arrays: list[Array]) -> Array:
+def join_arrays(arrays: list[Array]) -> Array:
     """Joins the arrays of several blocks of rows."""
     first = arrays[0]
     if isinstance(first, dict):
@@ -142,7 +142,7 @@ class Rows:
         return transitions_of(self.columns)
 
 
-def copied_rows(rows: Transitions) -> Transitions:
+def copy_rows(rows: Transitions) -> Transitions:
     """Copies the rows into new arrays. [M]"""
     return Transitions(
         **transitions_of({name: column.copy() for name, column in columns_of(rows).items()})

@@ -104,7 +104,7 @@ class RawDict:
 RawObservation: TypeAlias = RawSpace | RawDict
 
 
-def space_of(raw: RawObservation) -> Space:
+def convert_space(raw: RawObservation) -> Space:
     """Converts an observation space."""
     if isinstance(raw, RawSpace):
         return raw.leaf
@@ -121,7 +121,7 @@ class RawSpaces:
     @property
     def ours(self) -> tuple[Space, LeafSpace]:
         """The converted observation and action spaces."""
-        return space_of(self.observation), self.action.leaf
+        return convert_space(self.observation), self.action.leaf
 
 
 @dataclass(frozen=True, slots=True)

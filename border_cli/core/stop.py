@@ -52,7 +52,7 @@ class SaveFlag:
         self.requested = False
 
 
-class Pulse(Protocol):
+class MonitoredPart(Protocol):
     """The heartbeat of one part of a run, as the watchdog reads it."""
 
     @property

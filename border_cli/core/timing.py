@@ -91,7 +91,7 @@ def shares(seconds: Mapping[str, float]) -> dict[str, float]:
     return {name: part_s / total_s for name, part_s in seconds.items()} if total_s > 0 else {}
 
 
-def summed(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
+def sum_seconds(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
     """Adds up the seconds of several threads, by section."""
     total: dict[str, float] = {}
     for seconds in parts:

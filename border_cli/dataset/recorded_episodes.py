@@ -62,7 +62,9 @@ class Checksum:
         return self._digest.hexdigest()
 
 
-def grouped(episodes: Iterable[RecordedEpisode], spec: EnvSpec) -> Iterator[list[RecordedEpisode]]:
+def group_episodes(
+    episodes: Iterable[RecordedEpisode], spec: EnvSpec
+) -> Iterator[list[RecordedEpisode]]:
     """Yields groups of episodes that fit into memory together; a group has at least one."""
     row = row_nbytes(spec.observation)
     group: list[RecordedEpisode] = []
@@ -132,18 +134,22 @@ def refuse_other_spaces(
         ("observations", observation, spec.observation),
         ("actions", action, spec.action),
     ):
-        if form(theirs) != form(ours):
+        if describe_space(theirs) != describe_space(ours):
             raise ConfigError(
-                f"{setting}={dataset} has {kind} {form(theirs)}, but env.id={spec.id} has "
-                f"{form(ours)}"
+                f"{setting}={dataset} has {kind} {describe_space(theirs)}, but env.id={spec.id} "
+                f"has {describe_space(ours)}"
             )
 
 
-def form(space: Space) -> str:
+def describe_space(space: Space) -> str:
     """Returns the types and shapes of a space as text. Bounds are checked by `refuse_damaged`."""
     match space:
         case DictSpace(spaces=parts):
-            return "{" + ", ".join(f"{key}: {form(parts[key])}" for key in sorted(parts)) + "}"
+            return (
+                "{"
+                + ", ".join(f"{key}: {describe_space(parts[key])}" for key in sorted(parts))
+                + "}"
+            )
         case BoxSpace(shape=shape, dtype=dtype):
             return f"{dtype} {list(shape)}"
         case DiscreteSpace(n=n):

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 from gymnasium import spaces
 
-from border_cli.core.raw_values import Values, shown
+from border_cli.core.raw_values import ValueConverter, format_value
 from border_cli.env.gym_spaces import raw_space
 from border_cli.errors import BadStep
 
@@ -23,14 +23,14 @@ _FLAG: Final = (bool, np.bool_)
 _NUMBER: Final = (float, np.floating, int, np.integer)
 
 
-REWARD: Final = Values(
+REWARD: Final = ValueConverter(
     raw_space(spaces.Box(-np.inf, np.inf, (), np.float64)),
     "the reward",
     "is not a number",
     np.dtype(np.float64),  # rewards are summed before they are rounded to float32
 )
 TERMINATED, TRUNCATED = (
-    Values(raw_space(spaces.Box(0, 1, (), np.bool_)), name, "is not true or false")
+    ValueConverter(raw_space(spaces.Box(0, 1, (), np.bool_)), name, "is not true or false")
     for name in ("terminated", "truncated")
 )
 
@@ -40,7 +40,7 @@ def as_reward(value: Any) -> float:
     return float(value if isinstance(value, _NUMBER) else REWARD(value))
 
 
-def as_flag(check: Values, value: Any) -> bool:
+def as_flag(check: ValueConverter, value: Any) -> bool:
     """Converts True, False, 0, 1, or an array with one of these, to bool."""
     return bool(value if isinstance(value, _FLAG) else check(value))
 
@@ -62,11 +62,11 @@ def _info_value(value: Any) -> float:
 
 def other_answer(wanted: str, answer: object) -> BadStep:
     """Returns the error for a method that did not return the `wanted` values."""
-    got = f"{len(answer)} values" if isinstance(answer, tuple) else shown(answer)
+    got = f"{len(answer)} values" if isinstance(answer, tuple) else format_value(answer)
     return BadStep(f"{wanted}, got {got}")
 
 
-def stepped(answer: Any) -> tuple[Any, Any, Any, Any, Any]:
+def unpack_step(answer: Any) -> tuple[Any, Any, Any, Any, Any]:
     """Unpacks the five values returned by `step`."""
     try:
         observation, reward, terminated, truncated, info = answer
@@ -75,7 +75,7 @@ def stepped(answer: Any) -> tuple[Any, Any, Any, Any, Any]:
     return observation, reward, terminated, truncated, info
 
 
-def begun(answer: Any) -> tuple[Any, Any]:
+def unpack_reset(answer: Any) -> tuple[Any, Any]:
     """Unpacks the observation and `info` returned by `reset`."""
     try:
         observation, info = answer

@@ -212,7 +212,7 @@ def _find_wrapper(where: str, name: str) -> type[Wrapper]:
 def entry_of(config: GymConfig) -> registration.EnvSpec:
     """Returns Gymnasium's spec to construct the environment of these settings."""
     if config.entry_point is None:
-        return registered(config.id)
+        return find_spec(config.id)
     if config.id is None:
         raise ConfigError("env.game must be set: a game of ALE such as qbert")
     return registration.EnvSpec(
@@ -232,7 +232,7 @@ def _register_minatar() -> None:
                 )
 
 
-def registered(env_id: str | None) -> registration.EnvSpec:
+def find_spec(env_id: str | None) -> registration.EnvSpec:
     """Returns Gymnasium's spec of an id, or of a class or function `module:name`. Unlike
     `gym.make`, it does not warn about older versions."""
     if env_id is None:
@@ -284,7 +284,7 @@ def portable(env_id: str | None) -> tuple[str, bytes] | None:
     if env_id is None or ":" in env_id:
         return None
     try:
-        entry = registered(env_id)
+        entry = find_spec(env_id)
         return entry.id, pickle.dumps(entry)
     except (ConfigError, pickle.PicklingError, AttributeError, TypeError):
         return None

@@ -17,7 +17,7 @@ class ReplayDiverged(Exception):
     """A replayed episode differed from the original; the message says how."""
 
 
-def stacked(actions: list[NDArray[Any]], count: int) -> NDArray[Any]:
+def stack_actions(actions: list[NDArray[Any]], count: int) -> NDArray[Any]:
     """Stacks T arrays [N, …] to [T, N, …], five times as fast as `np.stack`.
 
     Without steps, the shape of an action is unknown and not needed.

@@ -38,7 +38,7 @@ def flat_space(space: Any) -> Any:
     return spaces.flatten_space(space)
 
 
-def flattened(space: Any, recorded: Any, count: int) -> NDArray[Any]:
+def flatten_observations(space: Any, recorded: Any, count: int) -> NDArray[Any]:
     """Flattens `count` observations of a space. Raises `BadStep` if one is not in the space.
     [T + 1, n]"""
     try:

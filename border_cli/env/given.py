@@ -15,14 +15,14 @@ from typing import Any
 from gymnasium.envs import registration
 
 from border_cli.env.config import GymConfig
-from border_cli.env.construct import GIVEN, portable, registered
+from border_cli.env.construct import GIVEN, find_spec, portable
 from border_cli.errors import ConfigError
 from border_cli.settings.run import EnvConfig
 
 MakeEnv = Callable[..., Any]  # takes env.kwargs
 
 
-def with_given(settings: EnvConfig, make: MakeEnv) -> GymConfig:
+def with_python_env(settings: EnvConfig, make: MakeEnv) -> GymConfig:
     """Returns a copy of the settings for the environment that `make` constructs."""
     if type(settings) is not GymConfig:
         raise ConfigError(f"env=… needs settings of env=gym, got {type(settings).__name__}")
@@ -51,7 +51,7 @@ def _import_name(make: MakeEnv) -> str | None:
     if module == "__main__":
         return None
     try:
-        spec = registered(env_id)
+        spec = find_spec(env_id)
     except ConfigError:
         return None
     is_make = spec.entry_point is make and spec.id not in registration.registry

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.core.interfaces import GoalRewards
-from border_cli.core.raw_values import Values, shown
+from border_cli.core.raw_values import ValueConverter, format_value
 from border_cli.core.spaces import DictSpace, EnvSpec
 from border_cli.env.gym_spaces import raw_space
 from border_cli.errors import BadStep, ConfigError
 
-REWARDS = Values(
+REWARDS = ValueConverter(
     raw_space(gym.spaces.Box(-np.inf, np.inf, (), np.float64)),
     "compute_reward's result",
     "is not one number for each pair of goals, computed along their last axis",
@@ -83,7 +83,9 @@ class GymGoalRewards(GoalRewards):
         with np.errstate(over="ignore"):  # infinite values are refused below
             rewards = values.astype(np.float32)
         if not np.isfinite(rewards).all():
-            raise BadStep(f"env.id={self._id}: compute_reward returned {shown(result)}: not finite")
+            raise BadStep(
+                f"env.id={self._id}: compute_reward returned {format_value(result)}: not finite"
+            )
         return rewards
 
     def terminated(self, achieved: NDArray[Any], desired: NDArray[Any]) -> NDArray[np.bool_] | None:

@@ -14,7 +14,7 @@ import gymnasium as gym
 from border_cli.core.interfaces import Env, EnvFactory, GoalRewards
 from border_cli.core.spaces import ACTION_MASK, EnvSpec, has_masks
 from border_cli.core.types import Beat
-from border_cli.env.answers import begun
+from border_cli.env.answers import unpack_reset
 from border_cli.env.config import GymConfig, Vectorization
 from border_cli.env.construct import (
     construct,
@@ -42,7 +42,7 @@ class MaskFinder(gym.Wrapper[Any, Any, Any, Any]):
     found = False
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        self._obs, info = begun(self.env.reset(seed=seed, options=options))
+        self._obs, info = unpack_reset(self.env.reset(seed=seed, options=options))
         if isinstance(info, Mapping) and ACTION_MASK in info:
             self.found = self._is_mask(info[ACTION_MASK])
         return self._obs, info

@@ -15,7 +15,7 @@ from numpy import ndarray
 from numpy.typing import NDArray
 
 from border_cli.core.interfaces import Env
-from border_cli.core.raw_values import action_reader, observations
+from border_cli.core.raw_values import action_reader, make_converter
 from border_cli.core.seeding import derived_seed
 from border_cli.core.types import Array, Beat, Episode, State, Step, map_array
 from border_cli.env.answers import (
@@ -24,13 +24,13 @@ from border_cli.env.answers import (
     TRUNCATED,
     as_flag,
     as_reward,
-    begun,
     info_values,
     other_answer,
+    unpack_reset,
 )
 from border_cli.env.config import GymConfig
 from border_cli.env.construct import construct, missing_packages
-from border_cli.env.episode_state import replay, require_same_row, stacked
+from border_cli.env.episode_state import replay, require_same_row, stack_actions
 from border_cli.env.gym_spaces import allocator, raw_spaces
 from border_cli.env.pictures import choose_renderer, drawn_frame
 from border_cli.errors import BadStep
@@ -68,7 +68,7 @@ class GymEnv(Env):
                 beat()
         raw = raw_spaces(self.envs[0].observation_space, self.envs[0].action_space, self._id)
         self._space, _ = raw.ours
-        self._check = observations(raw.observation)
+        self._check = make_converter(raw.observation)
         self._plain = self._check.plain_dtype, self._check.shape
         self._read = action_reader(raw.action)
         self._allocate = allocator(self._space, self.num_envs)
@@ -128,7 +128,7 @@ class GymEnv(Env):
             "scores": list(self._score),
             "lengths": list(self._length),
             "lives": [list(lengths) for lengths in self._lives],
-            "actions": stacked(self._recent, self.num_envs),  # [T, N] or [T, N, A]
+            "actions": stack_actions(self._recent, self.num_envs),  # [T, N] or [T, N, A]
             "obs": self._obs,
         }
 
@@ -186,7 +186,7 @@ class GymEnv(Env):
         try:
             for i in self._live:
                 answer = envs[i].step(actions[i])
-                try:  # as in `stepped`; a call would cost more than the check
+                try:  # as in `unpack_step`; a call would cost more than the check
                     observation, r, terminated, truncated, info = answer
                 except (TypeError, ValueError):
                     raise other_answer(STEP, answer) from None
@@ -282,7 +282,7 @@ class GymEnv(Env):
         self._length[i] = 0
         try:
             answer = self.envs[i].reset(seed=self._seed_of(i))
-            self._check.write(obs, i, begun(answer)[0])
+            self._check.write(obs, i, unpack_reset(answer)[0])
         except BadStep as error:
             raise error.within(f"{self._locate(i)}, at reset") from None
 

@@ -17,14 +17,14 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from border_cli.core.raw_values import as_array, shown
+from border_cli.core.raw_values import as_array, format_value
 from border_cli.core.spaces import ACTION_MASK
 from border_cli.env.answers import (
     TERMINATED,
     TRUNCATED,
     as_flag,
-    begun,
-    stepped,
+    unpack_reset,
+    unpack_step,
 )
 from border_cli.env.config import GymConfig
 from border_cli.env.gym_spaces import MaskedDict, may_have_masks
@@ -64,7 +64,7 @@ class MaskReader:
         valid = values == 1
         if len(arrays) < len(parts) or len(values) != self.given or values[~valid].any():
             expected = f"0 or 1 for each of {self.given} actions"
-            raise BadStep(f"the {ACTION_MASK} must have {expected}, got {shown(mask)}")
+            raise BadStep(f"the {ACTION_MASK} must have {expected}, got {format_value(mask)}")
         if self._is_binary:
             valid = np.stack([np.ones_like(valid), valid], axis=1).ravel()
         return np.asarray(valid, np.uint8)
@@ -122,12 +122,12 @@ class ActionMasks(gym.Wrapper[Any, Any, Any, Any]):
         return {"observation": observation} if self._is_plain else observation
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        observation, info = begun(self.env.reset(seed=seed, options=options))
+        observation, info = unpack_reset(self.env.reset(seed=seed, options=options))
         self._steps = 0
         return self._add_mask(observation, info, over=False), info
 
     def step(self, action: Any) -> Any:
-        observation, reward, terminated, truncated, info = stepped(self.env.step(action))
+        observation, reward, terminated, truncated, info = unpack_step(self.env.step(action))
         self._steps += 1
         ended = as_flag(TERMINATED, terminated) or as_flag(TRUNCATED, truncated)
         masked_obs = self._add_mask(observation, info, over=ended or self._steps == self._limit)

@@ -17,7 +17,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from border_cli.env.answers import begun
+from border_cli.env.answers import unpack_reset
 
 log = logging.getLogger(__name__)
 
@@ -89,12 +89,12 @@ class GeneratorFinder(gym.Wrapper[Any, Any, Any, Any]):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         with self._watch():
-            result = begun(self.env.reset(seed=seed, options=options))
+            result = unpack_reset(self.env.reset(seed=seed, options=options))
         if not self._has_reset:
             self._has_reset = True
             first = pickle.dumps(result[0])
             with self._watch():
-                result = begun(self.env.reset(seed=seed, options=options))
+                result = unpack_reset(self.env.reset(seed=seed, options=options))
             if not self.found and first != pickle.dumps(result[0]):
                 log.warning(
                     "env.id=%s: reset(seed=…) with the same seed returns different observations "

@@ -12,7 +12,7 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from border_cli.core.raw_values import shown
+from border_cli.core.raw_values import format_value
 from border_cli.errors import ConfigError
 
 WITHOUT_DISPLAY = {"egl": "EGL", "osmesa": "OSMesa"}  # headless MuJoCo renderer -> its library
@@ -49,7 +49,7 @@ def drawn_frame(env: gym.Env[Any, Any], env_id: str) -> NDArray[np.uint8]:
     if not isinstance(frame, np.ndarray) or frame.ndim != 3 or frame.shape[2] != 3:
         raise ConfigError(
             f"env.id={env_id} cannot be filmed: with render_mode=rgb_array, render must return "
-            f"pixels [height, width, 3], got {shown(rendered)}; its render_modes: "
+            f"pixels [height, width, 3], got {format_value(rendered)}; its render_modes: "
             f"{env.metadata.get('render_modes')}"
         )
     return np.array(frame, np.uint8)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from border_cli.core.raw_values import Values, batch_of, copied, observations
+from border_cli.core.raw_values import ValueConverter, batch_of, copy_values, make_converter
 from border_cli.core.spaces import LeafSpace, Space
 from border_cli.core.types import Array, leaves
 from border_cli.env.config import GymConfig
@@ -27,13 +27,17 @@ def spaces_of(observation: Any, action: Any, setting: str, name: str) -> tuple[S
 def observation_rows(space: Any, recorded: Any) -> Array:
     """Converts the observations of an episode to rows. Raises `BadStep` if invalid. [T + 1, …]"""
     with np.errstate(over="ignore"):
-        return copied(observations(raw_observation(space))(recorded, len(leaves(recorded)[0])))
+        return copy_values(
+            make_converter(raw_observation(space))(recorded, len(leaves(recorded)[0]))
+        )
 
 
 def action_rows(space: Any, recorded: Any) -> NDArray[Any]:
     """Converts the actions of an episode to rows. Raises `BadStep` if invalid. [T] or [T, A]"""
     with np.errstate(over="ignore"):
-        return np.array(Values(raw_space(space), "the action")(recorded, len(recorded)), order="C")
+        return np.array(
+            ValueConverter(raw_space(space), "the action")(recorded, len(recorded)), order="C"
+        )
 
 
 def recorded_rows(space: Any, rows: Array) -> Any:

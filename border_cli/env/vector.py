@@ -19,7 +19,7 @@ from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
 from border_cli.core.interfaces import Env
-from border_cli.core.raw_values import batch_of, copied, observations
+from border_cli.core.raw_values import batch_of, copy_values, make_converter
 from border_cli.core.seeding import derived_seed
 from border_cli.core.spaces import EnvSpec, has_masks
 from border_cli.core.types import Array, Episode, Step
@@ -27,9 +27,9 @@ from border_cli.env.answers import (
     REWARD,
     TERMINATED,
     TRUNCATED,
-    begun,
     info_values,
-    stepped,
+    unpack_reset,
+    unpack_step,
 )
 from border_cli.env.config import GymConfig
 from border_cli.env.construct import construction, entry_of, missing_packages
@@ -117,7 +117,7 @@ class GymVectorEnv(Env):
         self._info_metrics = spec.info_metrics
         self._first = first
         raw = raw_spaces(env.single_observation_space, env.single_action_space, spec.id)
-        self._check = observations(raw.observation)
+        self._check = make_converter(raw.observation)
         self._returns_new = getattr(env.unwrapped, "returns_new_arrays", False) is True
         self._actions = batch_of(raw.action)
 
@@ -128,7 +128,7 @@ class GymVectorEnv(Env):
             # 32-bit integer.
             answer = self._env.reset(seed=derived_seed(seed, self._first) >> 2)
         try:
-            self._obs = self._copy_rows(begun(answer)[0])  # [N, …]
+            self._obs = self._copy_rows(unpack_reset(answer)[0])  # [N, …]
         except BadStep as error:
             raise error.within(f"env.id={self._id}, at reset") from None
         self._moved: NDArray[np.bool_] | None = None  # [N] which envs act next; None for all
@@ -141,7 +141,7 @@ class GymVectorEnv(Env):
         obs, moved, count = self._obs, self._moved, self.num_envs
         result = self._env.step(self._actions(action))
         try:
-            observation, raw_reward, raw_terminated, raw_truncated, info = stepped(result)
+            observation, raw_reward, raw_terminated, raw_truncated, info = unpack_step(result)
             self._obs = self._copy_rows(observation)
             reward = np.array(REWARD(raw_reward, count))  # [N] float64
             terminated = TERMINATED(raw_terminated, count).copy()  # [N]
@@ -192,7 +192,7 @@ class GymVectorEnv(Env):
     def _copy_rows(self, observation: Any) -> Array:
         """Checks and copies observations: most implementations reuse their arrays. [N, …]"""
         checked = self._check(observation, self.num_envs)
-        return checked if self._returns_new else copied(checked)
+        return checked if self._returns_new else copy_values(checked)
 
     def close(self) -> None:
         """Closes the environments. Can be called more than once."""

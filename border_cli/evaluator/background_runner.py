@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from border_cli.core.interfaces import ActorManager, Evaluation, EvaluationRunner, Evaluator, Policy
-from border_cli.core.stop import Heartbeat, Pulse, StopFlag
+from border_cli.core.stop import Heartbeat, MonitoredPart, StopFlag
 from border_cli.core.types import Snapshot
 from border_cli.errors import RunFailed
 from border_cli.evaluator.runner import EvaluationParts
@@ -37,7 +37,7 @@ LOOK_UP_S = 0.2
 DONE: Final = "done"  # evaluation
 
 
-class BackgroundEvaluationRunner(EvaluationRunner, Pulse):
+class BackgroundEvaluationRunner(EvaluationRunner, MonitoredPart):
     """A runner that evaluates in a separate process; called by the learner's thread.
 
     `open` starts the process, which reuses its environments. If the process dies or hangs during
@@ -68,7 +68,7 @@ class BackgroundEvaluationRunner(EvaluationRunner, Pulse):
         self._sent = 0  # snapshots sent, including repetitions
 
     @property
-    def pulse(self) -> Pulse:
+    def pulse(self) -> MonitoredPart:
         return self
 
     @property

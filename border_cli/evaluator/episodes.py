@@ -16,7 +16,7 @@ from border_cli.core.stop import Heartbeat, StopFlag
 from border_cli.errors import BadStep, RunFailed
 from border_cli.evaluator.config import EpisodesConfig
 from border_cli.settings.run import EvaluatorConfig
-from border_cli.words import counted
+from border_cli.words import pluralize
 
 DEFAULT_LIMIT = 10_000  # env steps, if no other limit exists
 
@@ -72,7 +72,9 @@ def evaluation_of(
     )
 
 
-def joined(config: EvaluatorConfig, spec: EnvSpec, parts: Sequence[Evaluation]) -> Evaluation:
+def join_evaluations(
+    config: EvaluatorConfig, spec: EnvSpec, parts: Sequence[Evaluation]
+) -> Evaluation:
     """Joins evaluations into one, with their episodes in this order."""
     names = [name for name in parts[0].info if all(name in part.info for part in parts)]
     return evaluation_of(
@@ -84,7 +86,7 @@ def joined(config: EvaluatorConfig, spec: EnvSpec, parts: Sequence[Evaluation]) 
     )
 
 
-class Play:
+class GreedyEpisodes:
     """One greedy episode in each of E environments, up to its end or the episode limit."""
 
     def __init__(
@@ -178,8 +180,8 @@ class EpisodesEvaluator(Evaluator):
         limit = known_limit(config, self.spec)
         limit_text = "decided by the first training episodes (the env has none)"
         if limit is not None:
-            limit_text = f"{counted(limit[0], 'step')} ({limit[1]})"
-        line = f"{counted(config.num_episodes, 'episode')}, episode limit {limit_text}"
+            limit_text = f"{pluralize(limit[0], 'step')} ({limit[1]})"
+        line = f"{pluralize(config.num_episodes, 'episode')}, episode limit {limit_text}"
         if config.ref_min_score is None:
             return line
         low, high = config.ref_min_score, config.ref_max_score
@@ -203,7 +205,7 @@ class EpisodesEvaluator(Evaluator):
         environments."""
         with self._watched(), closing(self._make_env(first=len(evaluation.returns))) as env:
             extension = self._play(policy, env)
-        return joined(self.config, self.spec, [evaluation, extension])
+        return join_evaluations(self.config, self.spec, [evaluation, extension])
 
     def film(self, policy: Policy, opt_steps: int) -> Film | None:
         interval, factory = self.config.video_interval, self._film_factory
@@ -240,7 +242,7 @@ class EpisodesEvaluator(Evaluator):
 
     def _play(self, policy: Policy, env: Env) -> Evaluation:
         """Runs one episode in each environment."""
-        play = Play(
+        play = GreedyEpisodes(
             policy,
             env,
             config=self.config,

@@ -51,7 +51,7 @@ def require_ffmpeg(what: str) -> None:
         raise MissingPackage(what, EXTRA) from error
 
 
-def drawn(frame: NDArray[np.uint8], text: str, longest: float = math.inf) -> Image:
+def draw_caption(frame: NDArray[np.uint8], text: str, longest: float = math.inf) -> Image:
     """Draws a line of text under a frame [H, W, 3]; `longest` limits its sides, in pixels."""
     from PIL import Image, ImageDraw, ImageFont
 
@@ -103,7 +103,7 @@ class Mp4Writer(FilmWriter):
     def add(self, frame: NDArray[np.uint8], *, episode: int, step: int, score: float) -> None:
         from imageio_ffmpeg import write_frames
 
-        picture = drawn(frame, caption(episode, step, score))
+        picture = draw_caption(frame, caption(episode, step, score))
         if self._encoder is None:
             self._encoder = write_frames(
                 str(self._partial),
@@ -156,7 +156,7 @@ class GifWriter(FilmWriter):
         if self._num_frames == 0:  # the rate is final now, and may be too high for a GIF
             self._every = max(1, round(self.frames_per_s / GIF_RATE))
         if self._num_frames % self._every == 0:
-            image = drawn(frame, caption(episode, step, score), GIF_SIDE)
+            image = draw_caption(frame, caption(episode, step, score), GIF_SIDE)
             # Small objects must retain their colours, even if few colours dominate the picture.
             self._pictures.append(image.quantize(method=MAX_COVERAGE))
         self._num_frames += 1

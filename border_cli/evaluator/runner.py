@@ -19,7 +19,7 @@ from border_cli.core.interfaces import (
 )
 from border_cli.core.seeding import Branch, generator
 from border_cli.core.spaces import EnvSpec
-from border_cli.core.stop import Heartbeat, Pulse, StopFlag
+from border_cli.core.stop import Heartbeat, MonitoredPart, StopFlag
 from border_cli.core.types import Snapshot
 from border_cli.evaluator.config import EpisodesConfig
 
@@ -110,7 +110,7 @@ class InlineEvaluationRunner(EvaluationRunner):
         self._evaluation: Evaluation | None = None
 
     @property
-    def pulse(self) -> Pulse:
+    def pulse(self) -> MonitoredPart:
         return self._pulse
 
     def submit(self, snapshot: Snapshot) -> None:

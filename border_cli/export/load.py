@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from border_cli.core.loaded_policy import LoadedPolicy
 from border_cli.errors import ConfigError
 from border_cli.export.numpy_policy import numpy_policy
-from border_cli.run.exported import POLICY_NPZ, opened_folder
+from border_cli.run.exported import POLICY_NPZ, open_export
 from border_cli.system.files import is_exported
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def load_policy(
     if is_exported(folder):
         if checkpoint is not None or env is not None:
             raise ConfigError(f"{folder} is an exported policy: leave out checkpoint and env")
-        exported = opened_folder(folder)
+        exported = open_export(folder)
         if POLICY_NPZ in exported.content["files"]:
             policy = numpy_policy(exported)
             return LoadedPolicy(policy.act, policy.form.spec)

@@ -7,7 +7,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from border_cli.agent.greedy import Choice
+from border_cli.agent.greedy import ActionSelector
 from border_cli.core.spaces import has_masks, split_mask
 from border_cli.core.types import Array
 from border_cli.errors import CheckpointError
@@ -25,7 +25,7 @@ class NumpyPolicy:
         self._masked = has_masks(form.spec.observation)
         self._network = TWINS[form.twin](form.architecture, None, **form.twin_form)
         self._network.load(arrays)
-        self._choice = Choice(form.greedy, form.spec.action)
+        self._choice = ActionSelector(form.greedy, form.spec.action)
 
     def act(self, obs: Array, *, explore: bool = False) -> NDArray[Any]:
         """Returns greedy actions for N observations: [N] int64, or [N, A]. Cannot explore."""

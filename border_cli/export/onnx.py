@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from border_cli.agent.greedy import Choice
+from border_cli.agent.greedy import ActionSelector
 from border_cli.agent.torch_agent import TorchAgent
 from border_cli.core.spaces import ACTION_MASK, RawSpace, has_masks
 from border_cli.errors import ConfigError, reason_of
@@ -33,7 +33,7 @@ class RawPolicy(nn.Module):
         super().__init__()
         self.features = agent.acting_modules["features"]
         self.network = agent.acting_modules["network"]
-        self._choice = Choice(form.greedy, form.spec.action, torch, torch.from_numpy)
+        self._choice = ActionSelector(form.greedy, form.spec.action, torch, torch.from_numpy)
         self._twin, self._form, raw = form.twin, form.twin_form, form.spec.raw
         assert raw is not None
         self.spaces, self._action = raw.observation.parts, raw.action

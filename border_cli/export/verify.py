@@ -19,7 +19,7 @@ from border_cli.run.exported import (
     VERIFICATION,
     ExportedFolder,
 )
-from border_cli.words import counted
+from border_cli.words import pluralize
 
 TOLERANCE = 1e-5  # for values and actions; relative to a row's largest value if that is above 1
 OBSERVATION = "observation"  # array name; observation.KEY for the parts of a Dict
@@ -29,7 +29,7 @@ Raw: TypeAlias = Any  # raw observations of the environment: an array [N, …], 
 Answer: TypeAlias = Mapping[str, NDArray[Any]]
 
 
-def verified(folder: ExportedFolder) -> list[str]:
+def verify_export(folder: ExportedFolder) -> list[str]:
     """Returns a line of text per verified format. Raises CheckpointError for the first format that
     differs, with its file and row."""
     saved = folder.arrays(VERIFICATION)
@@ -47,7 +47,7 @@ def verified(folder: ExportedFolder) -> list[str]:
                     f"{folder.place / name} differs from the policy of the run: {quantity} by "
                     f"{worst[quantity]:.1e}, most in row {error.argmax()} of {VERIFICATION}"
                 )
-        rows, most = counted(len(saved["action"]), "observation"), max(worst.values())
+        rows, most = pluralize(len(saved["action"]), "observation"), max(worst.values())
         lines.append(f"{name}: {rows}, {most:.1e} apart")
     return lines
 

@@ -15,13 +15,13 @@ import torch
 from numpy.typing import NDArray
 
 from border_cli import __version__
-from border_cli.agent.greedy import Choice
+from border_cli.agent.greedy import ActionSelector
 from border_cli.agent.learner_config import LearnerConfig
 from border_cli.agent.policies import NetworkPolicy
 from border_cli.agent.torch_agent import TorchAgent
 from border_cli.core.interfaces import Evaluation, Policy
 from border_cli.core.raw_values import batch_of
-from border_cli.core.rows import joined_arrays
+from border_cli.core.rows import join_arrays
 from border_cli.core.spaces import has_masks, split_mask
 from border_cli.core.stop import StopFlag
 from border_cli.core.types import Array, Snapshot, map_array, num_rows
@@ -29,7 +29,7 @@ from border_cli.errors import ConfigError, MissingPackage
 from border_cli.evaluator.film import refuse_no_film
 from border_cli.export.card import card
 from border_cli.export.form import PolicyForm
-from border_cli.export.verify import OBSERVATION, TOLERANCE, verified
+from border_cli.export.verify import OBSERVATION, TOLERANCE, verify_export
 from border_cli.launch.effective import EffectiveSettings
 from border_cli.nn.numpy_network import TWINS
 from border_cli.playing.evaluate import play
@@ -41,7 +41,7 @@ from border_cli.run.exported import (
     POLICY_ONNX,
     VERIFICATION,
     VERSION,
-    opened_folder,
+    open_export,
 )
 from border_cli.settings.networks import Matmul, MatmulPrecision
 from border_cli.settings.run import RunConfig
@@ -96,7 +96,7 @@ def refuse_missing(*, onnx: bool, film: bool) -> None:
         refuse_no_film(Path("film.mp4"))
 
 
-class Watched(Policy):
+class ObservationRecorder(Policy):
     """A policy that records the first observations that it acts on."""
 
     def __init__(self, policy: Policy) -> None:
@@ -134,9 +134,9 @@ def write(
     with TemporaryDirectory(prefix=f".{place.name}-", dir=place.parent) as temporary:
         folder = Path(temporary, place.name)
         folder.mkdir()
-        watched = Watched(policy)
+        watched = ObservationRecorder(policy)
         evaluation = play(effective, watched, stop, seed=seed, rounds=1)
-        rows = joined_arrays(watched.kept)
+        rows = join_arrays(watched.kept)
         indices = np.random.default_rng(0).permutation(num_rows(rows))[:MOST_KEPT]
         rows = map_array(lambda part: part[indices], rows)
         write_formats(folder, agent, policy, form, rows, onnx=onnx)
@@ -146,7 +146,7 @@ def write(
         shutil.copyfile(settings, folder / settings.name)
         seal(folder, agent, form)
         (folder / "README.md").write_text(card(form, evaluation, about, place.name), "utf-8")
-        lines = verified(opened_folder(folder))
+        lines = verify_export(open_export(folder))
         folder.rename(place)
     return evaluation, lines
 
@@ -185,7 +185,7 @@ def _verification(policy: NetworkPolicy, form: PolicyForm, rows: Array) -> dict[
     assert raw is not None
     parts = rows if isinstance(rows, dict) else {"": rows}
     network_obs = split_mask(rows)[0] if has_masks(form.spec.observation) else rows
-    values = Choice(form.greedy, form.spec.action).values(policy.network(network_obs))
+    values = ActionSelector(form.greedy, form.spec.action).values(policy.network(network_obs))
     gaps = np.diff(np.sort(values, axis=1), axis=1).min(axis=1, initial=np.inf)
     threshold = 10 * TOLERANCE * np.maximum(1, np.abs(values).max(axis=1))
     return {

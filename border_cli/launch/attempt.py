@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from border_cli.config.job import Job, begin_attempt, resolved_yaml
-from border_cli.errors import ConfigError, NotBegun, reachable
+from border_cli.errors import ConfigError, NotBegun, os_errors_as
 from border_cli.registry import CALLBACKS
 from border_cli.run.layout import refuse_foreign, remove_attempt
 from border_cli.run.lock import RunLock
@@ -33,7 +33,7 @@ class Attempt:
 
 
 @contextmanager
-def attempt(job: Job) -> Iterator[Attempt]:
+def start_attempt(job: Job) -> Iterator[Attempt]:
     """Locks the run directory of a job within the block.
 
     A new run removes the files of an attempt without a checkpoint, and saves its settings. Raises
@@ -44,7 +44,7 @@ def attempt(job: Job) -> Iterator[Attempt]:
     with RunLock(job.folder) as lock:
         folder = RunFolder(job.folder)
         try:
-            with reachable(ConfigError):
+            with os_errors_as(ConfigError):
                 earlier = earlier_run(job, folder)
         except ConfigError as error:
             raise NotBegun(str(error)) from error

@@ -51,7 +51,7 @@ from border_cli.evaluator.runner import (
 from border_cli.launch.effective import EffectiveSettings
 from border_cli.launch.trial import try_environments
 from border_cli.nn.device import resolve_device
-from border_cli.nn.matmul import matmul_line
+from border_cli.nn.matmul import describe_matmul
 from border_cli.nn.saving import load_state, save_state
 from border_cli.registry import (
     ACTOR_MANAGERS,
@@ -69,7 +69,7 @@ from border_cli.registry import (
 )
 from border_cli.replay_buffer.config import HindsightConfig, RolloutConfig
 from border_cli.run.checkpoint import CheckpointStore
-from border_cli.run.exported import opened_folder
+from border_cli.run.exported import open_export
 from border_cli.run.finding import find_weights, read_model
 from border_cli.run.folders import CheckpointFolders
 from border_cli.run.sweep_folder import group_of
@@ -77,7 +77,7 @@ from border_cli.settings.run import EnvConfig, RunConfig, modules_of_env
 from border_cli.system.files import is_exported
 from border_cli.trainer.evaluating import EpisodeLimit
 from border_cli.trainer.trainer import LearnerParts, Trainer
-from border_cli.words import counted
+from border_cli.words import pluralize
 
 log = logging.getLogger(__name__)
 
@@ -126,7 +126,7 @@ def matmul_of_agent(effective: EffectiveSettings, agent: Agent) -> list[tuple[st
         return []
     if agent.device.type != "cpu":
         return []
-    return [("matmul", matmul_line(settings.matmul, settings.matmul_precision))]
+    return [("matmul", describe_matmul(settings.matmul, settings.matmul_precision))]
 
 
 def encoders_of(agent: Agent) -> list[tuple[str, str]]:
@@ -138,7 +138,7 @@ def encoders_of(agent: Agent) -> list[tuple[str, str]]:
         channels, height, width = image.shape
         axis = "first" if [*image.axes] == sorted(image.axes) else "last"
         name = f"{key}: " if key else ""
-        layout = f"{counted(channels, 'channel')} {axis}"
+        layout = f"{pluralize(channels, 'channel')} {axis}"
         lines.append(f"{name}{height} x {width}, {layout}, network {image.network}")
     return [("images", "\n".join(lines))] if lines else []
 
@@ -151,7 +151,7 @@ def build_first_agent(effective: EffectiveSettings, spec: EnvSpec) -> Agent:
     try:
         folder = Path(init_from).expanduser()
         if is_exported(folder):
-            state = opened_folder(folder).weights()
+            state = open_export(folder).weights()
         else:
             folder, state = read_model(
                 partial(find_weights, folder), lambda path: load_state(path / "agent.pt")

@@ -11,11 +11,11 @@ from rich.text import Text
 
 from border_cli.core.interfaces import ActorStats
 from border_cli.core.output import TrainerStats
-from border_cli.core.timing import summed
+from border_cli.core.timing import sum_seconds
 from border_cli.recorder import figures, terminal
 from border_cli.run.run_folder import RunFolder
 from border_cli.run.status import read_run
-from border_cli.words import counted, setting, shell_command, shortest
+from border_cli.words import format_override, pluralize, shell_command, shortest
 
 TROUBLES = ("save_failures", "saves_skipped", "recorder_failures", "recorders_switched_off")
 UNFINISHED = ("interrupted", "failed", "killed")
@@ -34,12 +34,12 @@ def print_tables(console: Console, actor_stats: list[ActorStats], stats: Trainer
     terminal.time_tree(
         console,
         stats.seconds,
-        summed(actor.seconds for actor in actor_stats),
-        {f"writing {counted(stats.saves, 'checkpoint')}": stats.save_seconds},
+        sum_seconds(actor.seconds for actor in actor_stats),
+        {f"writing {pluralize(stats.saves, 'checkpoint')}": stats.save_seconds},
     )
 
 
-def print_closing(console: Console, run_dir: Path, *, intact: bool = True) -> None:
+def print_summary(console: Console, run_dir: Path, *, intact: bool = True) -> None:
     """Prints warnings, the run directory, the best score and commands to run next.
 
     `intact`: whether the run may be resumed from its checkpoints.
@@ -64,7 +64,7 @@ def print_closing(console: Console, run_dir: Path, *, intact: bool = True) -> No
     score, opt_steps = facts.get("best_score"), facts.get("best_opt_steps")
     best = "no evaluation"
     if score is not None and opt_steps is not None:
-        best = f"{figures.score(score)} at {counted(opt_steps, 'update')}"
+        best = f"{figures.score(score)} at {pluralize(opt_steps, 'update')}"
     lines += [("run directory", str(shortest(run_dir))), ("best score", best)]
     if commands:
         lines.append(("next", "\n".join(commands)))
@@ -77,12 +77,12 @@ def result_line(run_dir: Path) -> str:
     best, opt_steps = facts.get("best_score"), facts.get("best_opt_steps")
     if best is None or opt_steps is None:
         return f"no score: {shortest(run_dir)}"
-    return f"best score {best:.10g} at {counted(opt_steps, 'update')}: {shortest(run_dir)}"
+    return f"best score {best:.10g} at {pluralize(opt_steps, 'update')}: {shortest(run_dir)}"
 
 
 def resume_run(run_dir: Path) -> str:
     """Returns the complete command that resumes a run."""
-    resume = setting("resume", str(shortest(run_dir)))
+    resume = format_override("resume", str(shortest(run_dir)))
     return f"{shell_command('border-train')} {shlex.quote(resume)}"
 
 
@@ -91,5 +91,5 @@ def resume_sweep(typed: Sequence[str], root: Path) -> str:
     name, *words = typed
     rest = [word for word in words if not word.startswith("resume=")]
     if not any(word.startswith("run_dir=") for word in words):
-        rest.append(setting("run_dir", str(shortest(root))))
+        rest.append(format_override("run_dir", str(shortest(root))))
     return " ".join([shell_command(name), *map(shlex.quote, [*rest, "resume=auto"])])

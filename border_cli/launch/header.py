@@ -11,8 +11,8 @@ from pathlib import Path
 from rich.console import Console
 
 from border_cli import __version__
-from border_cli.agent.action_space import name_of
-from border_cli.config.describe import shown
+from border_cli.agent.action_space import format_space
+from border_cli.config.describe import format_setting
 from border_cli.config.job import Job, Source
 from border_cli.config.tuned import tuned_files
 from border_cli.core.interfaces import Agent, Evaluator
@@ -28,7 +28,7 @@ from border_cli.replay_buffer.config import RolloutConfig, rows_of_share
 from border_cli.settings.run import ReplayRatioConfig
 from border_cli.step_processor.config import MULTI_STEP, ONE_STEP
 from border_cli.system.machine import available_cores
-from border_cli.words import counted
+from border_cli.words import pluralize
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ def print_header(console: Console, run: Run) -> None:
     settings; only logs it if quiet."""
     lines = header_lines(run.job, run.effective, run.spec, run.agent, run.evaluator)
     if run.newest is not None:
-        checkpoint = f"the checkpoint at {counted(run.newest.opt_steps, 'update')}"
+        checkpoint = f"the checkpoint at {pluralize(run.newest.opt_steps, 'update')}"
         lines.append(("resumed from", f"{checkpoint}; {restored_line(run.effective, run.newest)}"))
     if run.changed:
         lines.append(("changed", "\n".join(run.changed)))
@@ -57,8 +57,8 @@ def header_lines(
 ) -> list[tuple[str, str]]:
     """Returns the lines of a run with these parts, as key and value. A dry run shows only these."""
     config = job.config
-    threads = f"{counted(effective.torch_threads, 'thread')} (agent.num_threads)"
-    cores = counted(available_cores(), "core")
+    threads = f"{pluralize(effective.torch_threads, 'thread')} (agent.num_threads)"
+    cores = pluralize(available_cores(), "core")
     return [
         ("border_cli", f"{__version__}   {config.name}   seed {config.seed}"),
         *choice_lines(job),
@@ -105,8 +105,8 @@ def _rename_step_processor(source: Source, job: Job) -> Source:
 
 def _space(space: Space) -> str:
     if isinstance(space, DictSpace):
-        return ", ".join(f"{key}: {name_of(part)}" for key, part in space.spaces.items())
-    return name_of(space)
+        return ", ".join(f"{key}: {format_space(part)}" for key, part in space.spaces.items())
+    return format_space(space)
 
 
 def _generator_lines(effective: EffectiveSettings, spec: EnvSpec) -> list[tuple[str, str]]:
@@ -135,14 +135,14 @@ def trainer_line(effective: EffectiveSettings) -> str:
     if trainer.stop_at_score is not None:
         until.append(f"score {trainer.stop_at_score:g}")
     if trainer.patience is not None:
-        until.append(f"{counted(trainer.patience, 'evaluation')} without a new best")
+        until.append(f"{pluralize(trainer.patience, 'evaluation')} without a new best")
     sampling = "from the data set only"
     if isinstance(buffer, RolloutConfig):
-        epochs = counted(buffer.n_epochs, "epoch")
+        epochs = pluralize(buffer.n_epochs, "epoch")
         sampling = f"rollouts of {rollout:,} env steps, {epochs} each"
     elif isinstance(trainer, ReplayRatioConfig):
         ratio = trainer.samples_per_opt_step
-        sampling = "free-running" if ratio is None else f"{counted(ratio, 'sample')} per update"
+        sampling = "free-running" if ratio is None else f"{pluralize(ratio, 'sample')} per update"
     return f"{TRAINERS.entry_of(trainer).name}, {sampling}, until {' or '.join(until)}"
 
 
@@ -175,7 +175,7 @@ def _data_lines(effective: EffectiveSettings) -> list[tuple[str, str]]:
     from border_cli.dataset.store import counts_of
 
     episodes, steps = counts_of(buffer.dataset)
-    text = f"{counted(episodes, 'episode')}, {counted(steps, 'step')}"
+    text = f"{pluralize(episodes, 'episode')}, {pluralize(steps, 'step')}"
     if buffer.dataset_share is not None:
         rows = rows_of_share(buffer.dataset_share, batch_size)
         text += f", {rows} of the {batch_size} transitions of each batch"
@@ -187,7 +187,8 @@ def _other_env_lines(effective: EffectiveSettings) -> list[tuple[str, str]]:
     environment."""
     trains, evaluates = effective.config.env, effective.evaluation_env
     lines = [
-        f"env.{name}={shown(getattr(evaluates, name))}, in training {shown(getattr(trains, name))}"
+        f"env.{name}={format_setting(getattr(evaluates, name))}, in training "
+        f"{format_setting(getattr(trains, name))}"
         for name in effective.config.evaluator.env
         if getattr(evaluates, name) != getattr(trains, name)
     ]

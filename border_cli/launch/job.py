@@ -24,11 +24,11 @@ from border_cli.errors import (
     NotBegun,
     Stalled,
 )
-from border_cli.launch.closing import print_closing, print_tables, result_line
+from border_cli.launch.closing import print_summary, print_tables, result_line
 from border_cli.launch.header import print_header
 from border_cli.launch.run import RunOptions, run_job, status_of
 from border_cli.messages import complain
-from border_cli.process.monitor import leave_now, watching
+from border_cli.process.monitor import flush_and_exit, watching
 from border_cli.process.signals import stopping_on_signals
 from border_cli.recorder import terminal
 from border_cli.run.lock import RunInUse
@@ -74,7 +74,7 @@ def train_job(
             console.show_cursor()  # a live panel hides the cursor
             before_leaving()
         finally:
-            leave_now(outcome.exit_status or 1)
+            flush_and_exit(outcome.exit_status or 1)
 
     options.console, options.on_hung_learner = console, leave
     options.on_prepared = lambda run: print_header(console, run)
@@ -115,7 +115,7 @@ def _train(job: Job, options: RunOptions, *, leaves: bool) -> None:
     if not job.config.quiet:
         if job.config.statistics:
             print_tables(options.console, result.actor_stats, result.trainer_stats)
-        print_closing(options.console, job.folder)
+        print_summary(options.console, job.folder)
 
 
 def _fail(job: Job, outcome: Outcome, error: BaseException, console: Console) -> None:
@@ -132,7 +132,7 @@ def _fail(job: Job, outcome: Outcome, error: BaseException, console: Console) ->
         log.error("the run failed: %s", outcome.reason, exc_info=error)
     if not job.config.quiet:
         intact = not isinstance(error, CheckpointError)
-        print_closing(console, job.folder, intact=intact)
+        print_summary(console, job.folder, intact=intact)
 
 
 @contextmanager

@@ -24,13 +24,13 @@ from border_cli.dataset.minari_files import MinariDataset
 from border_cli.dataset.recorded_episodes import (
     Checksum,
     RecordedEpisode,
-    grouped,
+    group_episodes,
     parallel_steps,
     refuse_damaged,
     refuse_other_spaces,
 )
 from border_cli.dataset.store import counts_of, refuse_unknown
-from border_cli.env.flattened import flat_space, flattened, flattened_space
+from border_cli.env.flattened import flat_space, flatten_observations, flattened_space
 from border_cli.env.translate import action_rows, observation_rows, spaces_of
 from border_cli.errors import BadStep, ConfigError
 from border_cli.launch.effective import DATASET, EffectiveSettings
@@ -86,7 +86,7 @@ def dataset_transitions(
     processor_class: type[Any] = STEP_PROCESSORS.load(config.step_processor)
     inner = _inner_space(effective, recording)
     episodes = checksum.of_each(_episodes(recording, spec, inner))
-    for group in grouped(episodes, spec):
+    for group in group_episodes(episodes, spec):
         processor: StepProcessor = processor_class(
             config.step_processor, gamma=config.agent.gamma, num_envs=len(group)
         )
@@ -131,7 +131,7 @@ def _episodes(recording: MinariDataset, spec: EnvSpec, inner: Any) -> Iterator[R
                 obs = observation_rows(recording.observation_space, raw.observations)
             else:
                 count = len(raw.rewards) + 1
-                flat = flattened(inner, raw.observations, count)
+                flat = flatten_observations(inner, raw.observations, count)
                 obs = observation_rows(flat_space(inner), flat)
             action = action_rows(recording.action_space, raw.actions)
         except BadStep as error:

@@ -31,10 +31,10 @@ from border_cli.errors import (
     Interrupted,
     RunDeleted,
     Stalled,
-    reachable,
+    os_errors_as,
     reason_of,
 )
-from border_cli.launch.attempt import Attempt, attempt
+from border_cli.launch.attempt import Attempt, start_attempt
 from border_cli.launch.build import (
     build_actors,
     build_agent,
@@ -59,7 +59,7 @@ from border_cli.nn.saving import load_state
 from border_cli.process.signals import interrupt
 from border_cli.registry import flat_settings
 from border_cli.run.checkpoint import CheckpointStore
-from border_cli.run.checkpoint_files import Resumable, Saved
+from border_cli.run.checkpoint_files import ResumableCheckpoints, VerifiedCheckpoint
 from border_cli.run.finding import best_score
 from border_cli.run.run_folder import EarlierRun, Start
 from border_cli.run.spec import write_spec
@@ -71,7 +71,7 @@ from border_cli.trainer.evaluating import EpisodeLimit
 from border_cli.trainer.recorder_set import RecorderSet
 from border_cli.trainer.trainer import LearnerParts, Trainer
 from border_cli.trainer.watchdog import Watchdog
-from border_cli.words import counted, masked
+from border_cli.words import mask_secrets, pluralize
 
 log = logging.getLogger(__name__)
 
@@ -100,7 +100,7 @@ def run_job(job: Job, options: RunOptions) -> Result | EarlierRun:
     keep, and CheckpointError if no checkpoint is valid. After these errors, the directory is
     unchanged.
     """
-    with attempt(job) as locked:
+    with start_attempt(job) as locked:
         if locked.earlier.finished and not options.finished_too:
             return locked.earlier
         run = Run(locked, options)
@@ -133,13 +133,13 @@ class Run:
         self.job = job = locked.job
         self.effective = effective_settings(job.config)
         self.changed = locked.earlier.changed  # changed settings of a resumed run
-        self.newest: Saved | None = None  # the checkpoint that the run resumes from
+        self.newest: VerifiedCheckpoint | None = None  # the checkpoint that the run resumes from
         self._resumes = locked.earlier.resumes
         self._was_finished = locked.earlier.start is Start.CONTINUED and locked.folder.is_done
         self._options = options
         self._clock = MonotonicClock()
         self._lock, self._folder = locked.lock, locked.folder
-        self._saved: Resumable | None = None  # holds the loaded weights
+        self._saved: ResumableCheckpoints | None = None  # holds the loaded weights
         self._built: tuple[LearnerParts, Trainer] | None = None
         seeds = derived_seeds(job.config.seed, self.effective.num_actors)
         self._record = RunRecord(
@@ -168,7 +168,7 @@ class Run:
         effective, options, cleanup = self.effective, self._options, self.cleanup
         if self._resumes:
             rows = effective.config.checkpoint.replay_buffer
-            self._saved = Resumable(self._folder, rows=rows, load_state=load_state)
+            self._saved = ResumableCheckpoints(self._folder, rows=rows, load_state=load_state)
             self.newest = self._saved.newest
         self._recording = RecorderSet(self._choose_recorders())
         cleanup.push(self._close_recorders)
@@ -182,7 +182,7 @@ class Run:
         cleanup.callback(self.evaluator.close)
         self._factory = env_factory(effective)
         self.spec = self._factory.spec
-        with reachable(ConfigError):
+        with os_errors_as(ConfigError):
             write_spec(self.job.folder, self.spec)
         if self._saved is None:
             self.agent = build_first_agent(effective, self.spec)
@@ -208,7 +208,7 @@ class Run:
         recorders = options.recorders
         if recorders is None:
             best = best_score(folder) if self._resumes else None
-            with reachable(ConfigError):
+            with os_errors_as(ConfigError):
                 recorders = build_recorders(
                     effective, folder, options.console, best, self.job.command
                 )
@@ -367,7 +367,8 @@ class Run:
         """Records in `run.json` which error ended the run."""
         with suppress(RunDeleted):  # then there is no place for `run.json`
             self._record_end(
-                *status_of(error), traceback=masked("".join(traceback.format_exception(error)))
+                *status_of(error),
+                traceback=mask_secrets("".join(traceback.format_exception(error))),
             )
 
     def _record_end(self, status: str, reason: str, **more: Any) -> None:
@@ -381,7 +382,9 @@ class Run:
         self._record.end(status, reason, **summary)
 
 
-def _restore(resumable: Resumable, trainer: Trainer, store: CheckpointStore) -> Saved:
+def _restore(
+    resumable: ResumableCheckpoints, trainer: Trainer, store: CheckpointStore
+) -> VerifiedCheckpoint:
     """Restores everything from the newest valid checkpoint, and returns this checkpoint."""
     saved = resumable.into(trainer.resume)
     store.resumed(saved)
@@ -392,7 +395,7 @@ def _restore(resumable: Resumable, trainer: Trainer, store: CheckpointStore) -> 
     return saved
 
 
-def restored_line(effective: EffectiveSettings, saved: Saved) -> str:
+def restored_line(effective: EffectiveSettings, saved: VerifiedCheckpoint) -> str:
     """Returns a short text that lists the parts restored from a checkpoint."""
     config, trainer = effective.config, effective.config.trainer
     if not isinstance(trainer, ReplayRatioConfig):
@@ -403,9 +406,9 @@ def restored_line(effective: EffectiveSettings, saved: Saved) -> str:
         return f"weights, optimiser, {rollout}"
     if not config.checkpoint.replay_buffer or not saved.has_rows:
         samples = trainer.warmup_period
-        return f"no replay buffer, so {counted(samples, 'sample')} are collected first"
+        return f"no replay buffer, so {pluralize(samples, 'sample')} are collected first"
     rows = sum(chunk.end - chunk.first for chunk in saved.chunks)
-    stored = counted(min(rows, config.replay_buffer.capacity), "transition")
+    stored = pluralize(min(rows, config.replay_buffer.capacity), "transition")
     return f"weights, optimiser, replay buffer ({stored})"
 
 

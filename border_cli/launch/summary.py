@@ -9,7 +9,7 @@ from typing import Any
 
 from border_cli.core.interfaces import ActorStats, Agent
 from border_cli.core.output import TrainerStats
-from border_cli.core.timing import shares, summed
+from border_cli.core.timing import shares, sum_seconds
 from border_cli.launch.effective import EffectiveSettings
 from border_cli.recorder import figures
 from border_cli.settings.run import ReplayRatioConfig
@@ -65,7 +65,7 @@ def run_summary(
     summary: dict[str, Any] = {name: getattr(stats, name) for name in FIGURES}
     summary["final_score"] = stats.last_score
     summary["actors"] = [_summarize_actor(actor) for actor in actors]
-    actor_seconds = summed(actor.seconds for actor in actors)
+    actor_seconds = sum_seconds(actor.seconds for actor in actors)
     summary["seconds"] = {
         name: {section: round(spent_s, 3) for section, spent_s in seconds.items() if spent_s > 0}
         for name, seconds in (("learner", stats.seconds), ("actors", actor_seconds))

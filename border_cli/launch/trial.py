@@ -59,7 +59,7 @@ def play(env: Env, spec: EnvSpec, calls: Calls) -> None:
 
 
 @contextmanager
-def called(who: str, call: str) -> Iterator[None]:
+def convert_errors(who: str, call: str) -> Iterator[None]:
     """Converts errors that an environment raises within the block to ProbeFailed."""
     try:
         yield
@@ -77,7 +77,7 @@ def called(who: str, call: str) -> Iterator[None]:
         raise ProbeFailed(f"{who}: {call} raised {what}\n{lines}".rstrip()) from error
 
 
-def tried(factory: EnvFactory, calls: Calls, *, plays: bool) -> EnvSpec:
+def try_factory(factory: EnvFactory, calls: Calls, *, plays: bool) -> EnvSpec:
     """Constructs and closes one environment of each kind that training creates, plays it if
     `plays`, and returns the spec."""
     trials = factory.trials()
@@ -97,7 +97,7 @@ def try_environments(who: str, factory: EnvFactory, spec: EnvSpec, *, plays: boo
 
     Raises ProbeFailed or ConfigError if they fail, or if their spaces differ from `spec`.
     """
-    found_spec = tried(factory, partial(called, who), plays=plays)
+    found_spec = try_factory(factory, partial(convert_errors, who), plays=plays)
     if str(found_spec) != str(spec):
         raise ConfigError(f"{who} differs between machines: {found_spec} instead of {spec}")
 

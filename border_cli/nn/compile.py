@@ -44,16 +44,16 @@ def refuse_without_compiler(device: torch.device) -> None:
         )
 
 
-def copied(result: R) -> R:
+def copy_tensors(result: R) -> R:
     """Copies tuples, lists and dicts with all their tensors; gradients flow through the copies."""
     parts: Any = result
     if isinstance(parts, torch.Tensor):
         return parts.clone()  # type: ignore[return-value]
     if isinstance(parts, dict):
-        return {name: copied(part) for name, part in parts.items()}  # type: ignore[return-value]
+        return {name: copy_tensors(part) for name, part in parts.items()}  # type: ignore[return-value]
     if not isinstance(parts, tuple | list):
         return result
-    copies = [copied(part) for part in parts]
+    copies = [copy_tensors(part) for part in parts]
     kind: Any = type(parts)
     rebuilt: R = kind(*copies) if hasattr(parts, "_fields") else kind(copies)
     return rebuilt
@@ -75,7 +75,7 @@ class Compiled(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         result = (self._compiled or self._compile_and_call)(*args, **kwargs)
-        return copied(result) if self._mode == GRAPHS else result
+        return copy_tensors(result) if self._mode == GRAPHS else result
 
     def _compile_and_call(self, *args: P.args, **kwargs: P.kwargs) -> R:
         # imported late: torch imports its compiler when it first compiles

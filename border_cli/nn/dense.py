@@ -57,7 +57,7 @@ def forward_pass(
     return inputs
 
 
-def deltas(
+def compute_deltas(
     layers: Sequence[Layer],
     inputs: Sequence[Tensor],
     grad_output: Tensor,
@@ -79,7 +79,7 @@ def deltas(
     return gradients[::-1]
 
 
-def gradient_of(
+def compute_gradient(
     layers: Sequence[Layer], deltas: Sequence[Tensor], inputs: Sequence[Tensor], *, onednn: bool
 ) -> Gradient:
     """Returns the gradient with respect to all weights and biases, given each layer's `inputs`."""
@@ -108,11 +108,11 @@ class _OneDnnLayers(torch.autograd.Function):
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
         needs_rows, needs_weights, *_ = ctx.needs_input_grad
         layers = _pair_parameters(ctx.saved_tensors)
-        layer_deltas = deltas(layers, ctx.inputs, grad_output, onednn=True)
+        layer_deltas = compute_deltas(layers, ctx.inputs, grad_output, onednn=True)
         grad_rows = product(layer_deltas[0], layers[0].weight, onednn=True) if needs_rows else None
         if not needs_weights:
             return grad_rows, *(None,) * len(ctx.saved_tensors)
-        return grad_rows, *gradient_of(layers, layer_deltas, ctx.inputs, onednn=True)
+        return grad_rows, *compute_gradient(layers, layer_deltas, ctx.inputs, onednn=True)
 
 
 def _pair_parameters(parameters: Sequence[Tensor]) -> list[Layer]:

@@ -48,7 +48,7 @@ class Scaling(NamedTuple):
         return bool(np.any(np.not_equal(self.factor, 1)))
 
 
-AS_IT_IS = Scaling(0.0, 1.0)
+IDENTITY = Scaling(0.0, 1.0)
 BYTES = Scaling(0.0, 1 / 255)  # maps 0 … 255 to 0 … 1
 
 
@@ -74,7 +74,7 @@ def _merge_equal(values: NDArray[np.float64]) -> float | NDArray[np.float32]:
 def row_scaling(space: BoxSpace) -> Scaling:
     """Returns the scaling of the columns of a flattened Box; real numbers are not scaled."""
     if np.dtype(space.dtype).kind == "f":
-        return AS_IT_IS
+        return IDENTITY
     low, high = (np.broadcast_to(bound, space.shape).ravel() for bound in (space.low, space.high))
     return scaling_between(low, high)
 

@@ -17,7 +17,7 @@ from border_cli.nn.architecture import LAYER_NORM_EPSILON, Architecture
 from border_cli.nn.dense import ACTIVATIONS, Layer, onednn_layers
 from border_cli.nn.features import FeatureTensors
 from border_cli.nn.matmul import suits_onednn, uses_onednn
-from border_cli.nn.network import copied_with, torso_of
+from border_cli.nn.network import copy_with, torso_of
 from border_cli.settings.networks import Activation
 
 
@@ -170,7 +170,7 @@ class Critics(nn.Module):
 
         Call it after the critics were moved to their device.
         """
-        alone = copied_with(
+        alone = copy_with(
             self,
             {
                 parameter: parameter[:1] if name.startswith("mlp.") else parameter

@@ -146,7 +146,7 @@ class ImpalaSection(nn.Module):
         self.blocks = nn.ModuleList(Residual(outputs) for _ in range(IMPALA_BLOCKS))
 
     def forward(self, images: Tensor, scale: Tensor | float | None = None) -> Tensor:
-        images = pooled(self.convolution(images, scale))
+        images = max_pool(self.convolution(images, scale))
         for block in self.blocks:
             images = block(images)
         return images
@@ -182,7 +182,7 @@ class ImpalaResNet(Scaled):
         return torch.relu_(images).flatten(1)
 
 
-def pooled(images: Tensor) -> Tensor:
+def max_pool(images: Tensor) -> Tensor:
     """Max-pools windows of 3x3 pixels with stride 2.  [B, C, H, W] -> [B, C, ⌈H/2⌉, ⌈W/2⌉]
 
     Padding follows TensorFlow's "same", which the paper's code uses: an odd side is padded by a

@@ -83,7 +83,7 @@ def has_onednn() -> bool:
     return available and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 
-def chosen_matmul(setting: Matmul, precision: MatmulPrecision) -> Matmul:
+def choose_matmul(setting: Matmul, precision: MatmulPrecision) -> Matmul:
     """Returns the matmul backend of a run on this machine.
 
     `auto` selects oneDNN on AMD processors with AVX-512, where MKL is slow. Nothing is timed, so
@@ -98,7 +98,7 @@ def chosen_matmul(setting: Matmul, precision: MatmulPrecision) -> Matmul:
 
 def uses_onednn(architecture: Architecture) -> bool:
     """Returns whether oneDNN computes the matrix products of these networks."""
-    chosen = chosen_matmul(architecture.matmul, architecture.matmul_precision)
+    chosen = choose_matmul(architecture.matmul, architecture.matmul_precision)
     return chosen == Matmul.onednn
 
 
@@ -117,10 +117,10 @@ def rounds_convolutions(architecture: Architecture) -> bool:
     return architecture.matmul_precision == MatmulPrecision.medium and has_bfloat16()
 
 
-def matmul_line(setting: Matmul, precision: MatmulPrecision) -> str:
+def describe_matmul(setting: Matmul, precision: MatmulPrecision) -> str:
     """Describes the backend of a run and the reason for it."""
     has_mkl = torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
-    onednn = chosen_matmul(setting, precision) == Matmul.onednn
+    onednn = choose_matmul(setting, precision) == Matmul.onednn
     title = "oneDNN" if onednn else "MKL" if has_mkl else "torch's own"
     line = f"{title} (agent.matmul={setting}; {', '.join(processor())})"
     if precision == MatmulPrecision.medium and not has_bfloat16():

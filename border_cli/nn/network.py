@@ -11,12 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from border_cli.nn.architecture import Architecture
-from border_cli.nn.dense import Gradient, Mlp, deltas, forward_pass, gradient_of
+from border_cli.nn.dense import Gradient, Mlp, compute_deltas, compute_gradient, forward_pass
 from border_cli.nn.features import FeatureTensors, Torso
 
 M = TypeVar("M", bound=nn.Module)
 
-Kept: TypeAlias = Tensor | list[Tensor]  # cache: outputs with autograd's graph, or layer inputs
+Cache: TypeAlias = Tensor | list[Tensor]  # cache: outputs with autograd's graph, or layer inputs
 
 
 def torso_of(architecture: Architecture, generator: torch.Generator) -> Torso:
@@ -38,12 +38,12 @@ class LearnedNetwork(nn.Module):
     A subclass may implement the backward pass by hand.
     """
 
-    def keeping(self, *args: Any) -> tuple[Tensor, Kept]:
+    def keeping(self, *args: Any) -> tuple[Tensor, Cache]:
         """Returns the outputs, detached, and the cache of this forward pass for `backward`."""
         outputs: Tensor = self(*args)
         return outputs.detach(), outputs
 
-    def backward(self, cache: Kept, grad_output: Tensor) -> Gradient:
+    def backward(self, cache: Cache, grad_output: Tensor) -> Gradient:
         """Returns the gradient with respect to all trainable parameters."""
         assert isinstance(cache, Tensor)
         return torch.autograd.grad(cache, self._leaves, grad_output)
@@ -77,7 +77,7 @@ class Network(LearnedNetwork):
         result: Tensor = self.mlp(self.torso(features))  # [B, outputs]
         return result
 
-    def keeping(self, *args: Any) -> tuple[Tensor, Kept]:
+    def keeping(self, *args: Any) -> tuple[Tensor, Cache]:
         if not self._by_hand or torch.compiler.is_compiling():  # autograd's backward is compiled
             return super().keeping(*args)
         if torch.is_grad_enabled():  # the block takes 3 µs, so it is skipped if possible
@@ -86,12 +86,12 @@ class Network(LearnedNetwork):
         inputs = forward_pass(self._layers, args[0], **self._form)
         return inputs[-1], inputs
 
-    def backward(self, cache: Kept, grad_output: Tensor) -> Gradient:
+    def backward(self, cache: Cache, grad_output: Tensor) -> Gradient:
         if isinstance(cache, Tensor):
             return super().backward(cache, grad_output)
         with torch.no_grad():
-            layer_deltas = deltas(self._layers, cache, grad_output, **self._form)
-            return gradient_of(self._layers, layer_deltas, cache, onednn=self.mlp.onednn)
+            layer_deltas = compute_deltas(self._layers, cache, grad_output, **self._form)
+            return compute_gradient(self._layers, layer_deltas, cache, onednn=self.mlp.onednn)
 
 
 def target_of(network: M) -> M:
@@ -105,10 +105,10 @@ def without_gradient(network: M) -> M:
     An actor maximises it: the critic's weights are constants, so no product is spent on their
     gradient. Call it after the network was moved to its device.
     """
-    return copied_with(network, {parameter: parameter for parameter in network.parameters()})
+    return copy_with(network, {parameter: parameter for parameter in network.parameters()})
 
 
-def copied_with(network: M, parameters: Mapping[Tensor, Tensor]) -> M:
+def copy_with(network: M, parameters: Mapping[Tensor, Tensor]) -> M:
     """Returns a copy whose parameters are replaced by these, as constants that share their memory.
 
     Buffers are shared. Torch counts in-place changes once for all tensors that share memory.

@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_flatten_with_path, tree_map_only
 from border_cli.errors import CheckpointError
 
 
-def copied_arrays(module: nn.Module) -> dict[str, NDArray[Any]]:
+def copy_arrays(module: nn.Module) -> dict[str, NDArray[Any]]:
     """Returns read-only copies of a module's arrays, by their names in its state dict."""
     arrays = {}
     for name, tensor in module.state_dict().items():
@@ -25,7 +25,7 @@ def copied_arrays(module: nn.Module) -> dict[str, NDArray[Any]]:
     return arrays
 
 
-def copied_state(state: Any) -> Any:
+def copy_state(state: Any) -> Any:
     """Copies nested dicts, lists, numbers and strings, with tensors copied to the CPU."""
     return tree_map_only(Tensor, lambda tensor: tensor.detach().to("cpu", copy=True), state)
 

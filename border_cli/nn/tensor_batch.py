@@ -101,12 +101,12 @@ def map_tensors(function: Callable[[Tensor], Tensor], obs: TensorObs) -> TensorO
     return function(obs)
 
 
-def of_action(values: Tensor, action: Tensor) -> Tensor:
+def select_action_values(values: Tensor, action: Tensor) -> Tensor:
     """Selects the values of an action. [B, num_actions, N], [B, 1] -> [B, N]"""
     return values.gather(1, _expand_action(action, values)).squeeze(1)
 
 
-def by_outputs(by_action: Tensor, values: Tensor, action: Tensor) -> Tensor:
+def expand_gradient(by_action: Tensor, values: Tensor, action: Tensor) -> Tensor:
     """Returns the gradient with respect to all outputs, given the one for the action's outputs.
 
     [B, N], [B, num_actions, N], [B, 1] -> [B, num_actions, N]
@@ -161,7 +161,7 @@ def _share_masked(batch: Batch) -> TensorBatch:
     )
 
 
-def masked(values: Tensor, mask: Tensor | None) -> Tensor:
+def mask_invalid(values: Tensor, mask: Tensor | None) -> Tensor:
     """Returns the values, with -inf for invalid actions; without a mask all are valid. [B, n]"""
     return values if mask is None else values.masked_fill(~mask, -torch.inf)
 

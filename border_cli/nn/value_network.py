@@ -13,7 +13,7 @@ from border_cli.nn.features import FeatureTensors
 from border_cli.nn.network import LearnedNetwork, torso_of
 
 
-def factors(normal: Tensor) -> Tensor:
+def scale_noise(normal: Tensor) -> Tensor:
     """Returns f(x) = sgn(x) sqrt(|x|), elementwise."""
     return normal.sign() * normal.abs().sqrt()
 
@@ -62,7 +62,7 @@ class ValueNetwork(LearnedNetwork):
 
         All rows of a batch share one draw, as in the paper.
         """
-        noises = () if noise is None else factors(noise).split_with_sizes(self._draws)
+        noises = () if noise is None else scale_noise(noise).split_with_sizes(self._draws)
         shared = len(self.shared.layers)
         rows = self.shared(self.torso(features), noises[:shared])
         if self.value is None:

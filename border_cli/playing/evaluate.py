@@ -7,7 +7,7 @@ from pathlib import Path
 
 from border_cli.core.interfaces import EnvFactory, Evaluation, Policy
 from border_cli.core.stop import Heartbeat, StopFlag
-from border_cli.evaluator.episodes import joined
+from border_cli.evaluator.episodes import join_evaluations
 from border_cli.evaluator.film import ShownFactory, film_writer
 from border_cli.launch.build import build_evaluator
 from border_cli.launch.effective import EffectiveSettings
@@ -41,7 +41,7 @@ def play(
             evaluations.append(_evaluate(one_episode, policy, stop, seed, 1, shown_factory))
         if writer is not None:
             writer.save()
-    return joined(one_episode.evaluator, env_factory.spec, evaluations)
+    return join_evaluations(one_episode.evaluator, env_factory.spec, evaluations)
 
 
 def _evaluate(

@@ -96,7 +96,7 @@ def monitored(command: str) -> Iterator[None]:
         status = int(end.code or 0)
         raise
     finally:
-        expect(math.inf)
+        set_stall_timeout(math.inf)
         if leftovers := _find_leftovers():
             timer = threading.Timer(STOP_GRACE_S, _exit_despite, [command, leftovers, status])
             timer.daemon = True
@@ -114,10 +114,10 @@ def watching(run_dir: Path, timeout_s: float) -> Iterator[None]:
     try:
         yield
     finally:
-        expect(timeout_s)
+        set_stall_timeout(timeout_s)
 
 
-def expect(timeout_s: float) -> None:
+def set_stall_timeout(timeout_s: float) -> None:
     """Sets how long a command may go without a heartbeat before it is killed, and clears the
     current run. Use infinity before an intentional exit, which may take any amount of time."""
     _send(f"{timeout_s} ")
@@ -128,18 +128,18 @@ def is_monitored() -> bool:
     return _pipe is not None
 
 
-def leave(status: int) -> NoReturn:
+def exit_immediately(status: int) -> NoReturn:
     """Exits immediately, without waiting for threads."""
     os._exit(status)
 
 
-def leave_now(status: int) -> NoReturn:
+def flush_and_exit(status: int) -> NoReturn:
     """Exits even though a thread hangs, after flushing the log and the output streams."""
     logging.shutdown()
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):
             stream.flush()
-    leave(status)
+    exit_immediately(status)
 
 
 def _find_leftovers() -> list[str]:
@@ -153,7 +153,7 @@ def _find_leftovers() -> list[str]:
 def _exit_despite(command: str, leftovers: list[str], status: int) -> None:
     """Exits a finished command although an environment left threads or processes running."""
     complain(command, f"exiting without waiting any longer for {', '.join(leftovers)}")
-    leave_now(status)
+    flush_and_exit(status)
 
 
 def _send_heartbeats() -> None:

@@ -19,7 +19,7 @@ from types import FrameType
 
 from border_cli.core.stop import SaveFlag, StopFlag
 from border_cli.errors import Interrupted
-from border_cli.process.monitor import CTRL_C, SHOW_CURSOR, SignalCount, leave
+from border_cli.process.monitor import CTRL_C, SHOW_CURSOR, SignalCount, exit_immediately
 from border_cli.recorder.panel_line import panel_line
 from border_cli.system.forks import PARENT_SIGNALS
 
@@ -59,7 +59,7 @@ class EarlySignals:
             return
         self.signum = _map_hangup(signum)
         if self.stop.requested:
-            leave(self.exit_status)
+            exit_immediately(self.exit_status)
         self.stop.request(Interrupted(self.signum))
         if not self._polled:
             raise KeyboardInterrupt
@@ -132,7 +132,7 @@ def stopping_on_signals(
             if os.isatty(1):
                 _write(SHOW_CURSOR, 1)
             _write("\nquit immediately without saving; earlier checkpoints, if any, are intact\n")
-            leave(128 + _map_hangup(signum))
+            exit_immediately(128 + _map_hangup(signum))
 
     def request_save(signum: int, frame: FrameType | None) -> None:  # noqa: ARG001 - Python's signature
         assert save is not None
@@ -166,7 +166,7 @@ def stopping_on_signals(
 
 
 @contextmanager
-def leaving_to_the_command() -> Iterator[None]:
+def ignoring_signals() -> Iterator[None]:
     """Ignores signals in a worker between jobs, because the command handles them."""
     with _handling(STOPPING, lambda *_: None):
         yield

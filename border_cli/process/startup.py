@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from border_cli.errors import BorderError, Interrupted, reachable
+from border_cli.errors import BorderError, Interrupted, os_errors_as
 from border_cli.messages import complain
 from border_cli.process.signals import EarlySignals, early_signals
 from border_cli.system.foreign import keep_written_folders_off_path
@@ -37,7 +37,7 @@ def set_up_threads() -> None:
 
 
 @contextmanager
-def framed(command: str, denied: type[BorderError]) -> Iterator[EarlySignals]:
+def command_frame(command: str, denied: type[BorderError]) -> Iterator[EarlySignals]:
     """Within the block, which is a whole command, errors are printed and end the command with exit
     status 2 if it was refused, 1 if it failed, 130 for Ctrl-C, and 143 for SIGTERM and SIGHUP. File
     errors of the system are raised as `denied`."""
@@ -45,7 +45,7 @@ def framed(command: str, denied: type[BorderError]) -> Iterator[EarlySignals]:
     path = list(sys.path)
     with early_signals() as signals:
         try:
-            with reachable(denied):
+            with os_errors_as(denied):
                 _keep_written_folders_off_path(command)
                 yield signals
         except (KeyboardInterrupt, Interrupted):
@@ -71,8 +71,8 @@ def _keep_written_folders_off_path(command: str) -> None:
 
 
 @contextmanager
-def not_collecting() -> Iterator[None]:
-    """Disables garbage collection within the block, until `collect_from_here` is called.
+def paused_garbage_collection() -> Iterator[None]:
+    """Disables garbage collection within the block, until `resume_garbage_collection` is called.
 
     What a command imports lives as long as the process. Scanning these objects repeatedly during
     imports and once more at exit takes a fifth of the shortest run and frees nothing. At exit only
@@ -87,7 +87,7 @@ def not_collecting() -> Iterator[None]:
         gc.enable()
 
 
-def collect_from_here() -> None:
+def resume_garbage_collection() -> None:
     """Enables garbage collection after the imports, and exempts existing objects from it."""
     gc.freeze()
     gc.enable()

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from border_cli.actor_manager.actor import BLOCKED, SEND, Message
 from border_cli.actor_manager.message_ring import MessageWriter
-from border_cli.actor_manager.shared_weights import SharedWeightSlot, packed
+from border_cli.actor_manager.shared_weights import SharedWeightSlot, pack_snapshot
 from border_cli.core.timing import ACTOR_SECTIONS, Clock, MonotonicClock
 from border_cli.errors import RunFailed
 from border_cli.ray.calls import Transport
@@ -42,8 +42,8 @@ from border_cli.ray.config import RayConfig
 from border_cli.ray.connection import ClusterSettings, connect
 from border_cli.ray.leases import Leases, LeaseSettings, Times
 from border_cli.ray.nodes import ClusterNeeds, check_nodes, options_of
-from border_cli.ray.remote import import_path, log_what_is_printed
-from border_cli.ray.remote_actor import Answer, RemoteActor
+from border_cli.ray.remote import import_path, log_printed_lines
+from border_cli.ray.remote_actor import CallResult, RemoteActor
 from border_cli.system.child import READY, Pipe
 
 log = logging.getLogger(__name__)
@@ -86,7 +86,7 @@ class BrokerRecipe:
 
 def run(recipe: BrokerRecipe, pipe: Pipe) -> None:
     """Runs the broker process."""
-    log_what_is_printed()
+    log_printed_lines()
     clock = MonotonicClock()
     with connect(recipe.cluster) as joined:
         room = check_nodes(recipe.cluster, recipe.needs)
@@ -185,7 +185,7 @@ class Broker:
             newer = self._weights.newer_than(leases.version)
             if newer is not None:
                 leases.version, snapshot = newer
-                self._transport.publish(packed(snapshot))
+                self._transport.publish(pack_snapshot(snapshot))
         waiting_rows = sum(message.rows for message in self._pending)
         leases.space = channel.ring.capacity - channel.ring.rows_in_flight - waiting_rows
         leases.pump(now_s)
@@ -228,7 +228,7 @@ class Broker:
             words[INCARNATIONS] = actor.incarnation + 1
         self._channel.broker[ACTING] = self.leases.acting
 
-    def _deliver(self, actor_id: int, answer: Answer, times: Times) -> None:
+    def _deliver(self, actor_id: int, answer: CallResult, times: Times) -> None:
         words = self._channel.actors[actor_id]
         words[SURPLUS] += answer.env_steps - answer.rows
         words[ROWS] += answer.rows

@@ -115,7 +115,7 @@ def refuse_unreachable(settings: ClusterSettings) -> None:
         raise ClusterRefused(
             f"{settings.setting} must be auto, host:port, ray://host:port or null, got {address!r}"
         )
-    reason = unanswered(address, PROBE_S)
+    reason = find_connection_error(address, PROBE_S)
     if reason is not None:
         raise ClusterRefused(
             f"{settings}: nothing answers at "
@@ -124,7 +124,7 @@ def refuse_unreachable(settings: ClusterSettings) -> None:
         )
 
 
-def unanswered(address: str, timeout_s: float) -> str | None:
+def find_connection_error(address: str, timeout_s: float) -> str | None:
     """Returns why the address accepts no connections, or None if it does."""
     endpoint = _split_address(address)
     assert endpoint is not None

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from border_cli.errors import BadStep, RunFailed
-from border_cli.ray.remote import why
+from border_cli.ray.remote import describe_error
 from border_cli.system.machine import BLAS_VARIABLES
 
 GOING: Final = "going"  # reply of a worker that has not finished its piece
@@ -81,9 +81,9 @@ class Crew:
         except self._ray.exceptions.RayTaskError as error:
             if isinstance(error.cause, BadStep):
                 raise error.cause from None
-            raise RunFailed(why(error)) from error
+            raise RunFailed(describe_error(error)) from error
         except self._ray.exceptions.RayError as error:
-            raise WorkerLost(why(error)) from error
+            raise WorkerLost(describe_error(error)) from error
 
     def close(self) -> None:
         """Kills the workers."""

@@ -25,7 +25,7 @@ from border_cli.core.types import Array, Snapshot, map_array, num_rows
 from border_cli.errors import BadStep, RunFailed
 from border_cli.evaluator.background_runner import DONE, BackgroundEvaluationRunner, SharedHeartbeat
 from border_cli.evaluator.config import EpisodesConfig
-from border_cli.evaluator.episodes import Play, joined
+from border_cli.evaluator.episodes import GreedyEpisodes, join_evaluations
 from border_cli.evaluator.runner import Confirmation, EpisodesRecipe, EvaluationParts
 from border_cli.ray.connection import (
     ClusterSettings,
@@ -35,8 +35,8 @@ from border_cli.ray.connection import (
 )
 from border_cli.ray.crew import GOING, Crew, WorkerLost
 from border_cli.ray.nodes import ClusterNeeds, check_nodes, options_of
-from border_cli.ray.remote import add_import_path, import_path, log_what_is_printed, total_cpus
-from border_cli.ray.travel import travelling
+from border_cli.ray.remote import add_import_path, import_path, log_printed_lines, total_cpus
+from border_cli.ray.travel import find_own_modules
 from border_cli.system.child import READY, Pipe
 from border_cli.system.shared_memory import SharedArrays
 from border_cli.system.start import modules_of_recipe, pack, unpack
@@ -57,7 +57,7 @@ class Episodes:
     count: int
 
 
-class WidePolicy(Policy):
+class PaddedPolicy(Policy):
     """A policy that acts in some environments of an evaluation exactly as it would in all of them.
 
     The numbers that a math library computes for a row depend on the number of rows. The batch is
@@ -94,7 +94,7 @@ class EpisodePlayer:
         self._recipe: EpisodesRecipe = unpack(packed)
         self._slice_s = slice_s
         self._cached: tuple[int, int, Env] | None = None  # (first, count, environment)
-        self._play: Play | None = None
+        self._play: GreedyEpisodes | None = None
 
     def take(self, piece: Episodes, snapshot: Snapshot) -> Any:
         """Starts these episodes; returns an `Evaluation`, or `GOING`."""
@@ -102,8 +102,8 @@ class EpisodePlayer:
         policy = recipe.make_policy()
         policy.bind_thread()
         policy.load_snapshot(snapshot)
-        self._play = Play(
-            WidePolicy(policy, piece.first, recipe.config.num_episodes),
+        self._play = GreedyEpisodes(
+            PaddedPolicy(policy, piece.first, recipe.config.num_episodes),
             self._get_env(piece),
             config=recipe.config,
             spec=recipe.spec,
@@ -164,7 +164,7 @@ class SpreadEvaluator(Evaluator):
     def extended(self, policy: Policy, evaluation: Evaluation) -> Evaluation:
         del policy
         more = self._play_round(len(evaluation.returns))
-        return joined(self._config, self._spec, [evaluation, more])
+        return join_evaluations(self._config, self._spec, [evaluation, more])
 
     def _play_round(self, first: int) -> Evaluation:
         """Plays the episodes of one evaluation, starting with number `first`."""
@@ -176,7 +176,7 @@ class SpreadEvaluator(Evaluator):
             evaluations: list[Evaluation] = self._crew.run(pieces, self._snapshot)
         except BadStep as error:
             raise error.within("evaluation") from None
-        return joined(self._config, self._spec, evaluations)
+        return join_evaluations(self._config, self._spec, evaluations)
 
     def close(self) -> None:
         self._crew.close()
@@ -202,7 +202,7 @@ class ClusterEvaluationRunner(BackgroundEvaluationRunner):
             cluster = ClusterSettings(
                 address=address,
                 setting=ADDRESS,
-                modules=travelling(modules) if address else (),
+                modules=find_own_modules(modules) if address else (),
             )
         return cls(
             recipe,
@@ -248,7 +248,7 @@ def run(
     """Runs the process: evaluates each received snapshot until the learner closes the pipe."""
     recipe, confirmation, trial = unpack(packed)
     config: EpisodesConfig = recipe.config
-    log_what_is_printed()
+    log_printed_lines()
     with connect(cluster):
         if trial is not None:
             needs = ClusterNeeds(

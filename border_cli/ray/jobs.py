@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from border_cli.ray.connection import ClusterSettings, connect
 from border_cli.ray.nodes import ClusterNeeds, check_nodes, options_of
-from border_cli.ray.remote import log_what_is_printed, why
+from border_cli.ray.remote import describe_error, log_printed_lines
 from border_cli.settings.run import StartMethod
 from border_cli.system.child import READY, Pipe
 from border_cli.system.child_process import ChildProcess
@@ -124,7 +124,7 @@ class Jobs:
             try:
                 reply = self._ray.get(call)
             except self._ray.exceptions.RayError as error:
-                self._finish(number, why(error))
+                self._finish(number, describe_error(error))
                 continue
             if job.begun:
                 self._finish(number, reply)
@@ -144,7 +144,7 @@ class Jobs:
 
 def run(cluster: ClusterSettings, resources: Mapping[str, float], pipe: Pipe) -> None:
     """Runs the connected process: executes orders until the command closes the pipe."""
-    log_what_is_printed()
+    log_printed_lines()
     with connect(cluster):
         needs = ClusterNeeds(
             setting="hydra/launcher=ray", group="hydra.launcher", resources=resources

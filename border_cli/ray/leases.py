@@ -27,8 +27,8 @@ from typing import Final
 from border_cli.actor_manager.restarts import Restarts
 from border_cli.errors import ActorCrashed, RunFailed
 from border_cli.ray.calls import ActorReport, ReportKind, Transport
-from border_cli.ray.remote_actor import Answer
-from border_cli.words import counted
+from border_cli.ray.remote_actor import CallResult
+from border_cli.words import pluralize
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class Lease:
     samples: int
     issued_s: float
     begun_s: float  # time at which all earlier calls had returned
-    answer: Answer | None = None  # result, if it arrived before that of an earlier call
+    answer: CallResult | None = None  # result, if it arrived before that of an earlier call
 
 
 @dataclass(slots=True)
@@ -111,7 +111,7 @@ class LeaseSettings:
         return min(LONGEST_CALL_S, self.num_actors / CALLS_PER_S)
 
 
-Delivered = Callable[[int, Answer, Times], None]  # (actor id, result, times)
+Delivered = Callable[[int, CallResult, Times], None]  # (actor id, result, times)
 Lost = Callable[[int, int], None]  # (actor id, samples)
 
 
@@ -215,7 +215,7 @@ class Leases:
             self._kill(actor)
             self._enter(actor, Stage.ENDED, now_s)
 
-    def _handle_built(self, actor: LeasedActor, answer: Answer, now_s: float) -> None:
+    def _handle_built(self, actor: LeasedActor, answer: CallResult, now_s: float) -> None:
         if answer.failure is not None:
             self._on_delivered(actor.actor_id, answer, Times(0.0, 0.0, 0.0, 0.0))
             self._handle_failure(actor, answer.failure, now_s)
@@ -262,7 +262,7 @@ class Leases:
             return
         self._resize(actor, lease, answer)
 
-    def _resize(self, actor: LeasedActor, lease: Lease, answer: Answer) -> None:
+    def _resize(self, actor: LeasedActor, lease: Lease, answer: CallResult) -> None:
         """Sets the size of the next lease, so that the call takes about `call_s`."""
         if answer.rows and answer.acted_s > 0:
             desired = self._settings.call_s * answer.rows / answer.acted_s
@@ -385,7 +385,7 @@ class Leases:
         alive = sum(other.stage not in (Stage.ENDED, Stage.OFF) for other in self.actors)
         if not alive:
             raise error
-        log.error("%s%s; the run continues with %s", error.message, site, counted(alive, "actor"))
+        log.error("%s%s; the run continues with %s", error.message, site, pluralize(alive, "actor"))
 
     def _cancel_leases(self, actor: LeasedActor) -> None:
         """Cancels all leases of an actor; samples of the first may exist, so they count as lost."""

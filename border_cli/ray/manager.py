@@ -13,14 +13,14 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Final, Self
 
-from border_cli.actor_manager.actor import ActorFactory, copied
+from border_cli.actor_manager.actor import ActorFactory, copy_experience
 from border_cli.actor_manager.message_ring import MessageReader
 from border_cli.actor_manager.record import ActorRecord, SavedActor, SavedActors
 from border_cli.actor_manager.shared_weights import SharedWeightSlot
 from border_cli.core.interfaces import ActorManager, ActorStats
 from border_cli.core.rows import storage_nbytes
 from border_cli.core.spaces import EnvSpec
-from border_cli.core.stop import Pulse
+from border_cli.core.stop import MonitoredPart
 from border_cli.core.timing import ACTOR_SECTIONS, Clock, SharesSince
 from border_cli.core.types import Experience, Metrics, Snapshot, State
 from border_cli.errors import RunFailed
@@ -44,9 +44,9 @@ from border_cli.ray.channel import (
     BrokerChannel,
 )
 from border_cli.ray.config import RayConfig
-from border_cli.ray.connection import ClusterSettings, refuse_without_ray, unanswered
+from border_cli.ray.connection import ClusterSettings, find_connection_error, refuse_without_ray
 from border_cli.ray.nodes import ClusterNeeds
-from border_cli.ray.travel import travelling
+from border_cli.ray.travel import find_own_modules
 from border_cli.settings.run import AUTO, StartMethod
 from border_cli.system.child_process import ChildProcess
 from border_cli.system.shared_memory import WakePipe, fence
@@ -71,7 +71,7 @@ def ring_rows(config: RayConfig, spec: EnvSpec) -> int:
     return max(min_rows, min(max_rows, num_actors * max(rows_per_actor, ROWS_PER_ACTOR)))
 
 
-class BrokerPulse(Pulse):
+class BrokerPulse(MonitoredPart):
     """The heartbeat of the broker for the watchdog; the broker itself monitors the actors."""
 
     name = "the Ray broker"
@@ -149,7 +149,7 @@ class RayActorManager(ActorManager):
         config, make_actor = self.config, self._make_actor
         modules: Sequence[str] = ()
         if config.address is not None:
-            modules = travelling({*make_actor.modules, *modules_of_recipe(make_actor)})
+            modules = find_own_modules({*make_actor.modules, *modules_of_recipe(make_actor)})
         recipe = BrokerRecipe(
             config=config,
             run_name=make_actor.run_name,
@@ -255,7 +255,7 @@ class RayActorManager(ActorManager):
         while True:
             failed = self._broker.crash is not None or not self._broker.alive
             finished = failed or bool(self._channel.broker[DRAINED])
-            arrived += map(copied, self._reader.take())
+            arrived += map(copy_experience, self._reader.take())
             if self._reader.release():
                 self._channel.pipe.wake()
             left_s = deadline_s - self._clock.now_s()
@@ -305,7 +305,7 @@ class RayActorManager(ActorManager):
         )
         return stats, arrived
 
-    def heartbeats(self) -> Sequence[Pulse]:
+    def heartbeats(self) -> Sequence[MonitoredPart]:
         return [self._pulse]
 
     def gauges(self) -> Metrics:
@@ -363,7 +363,7 @@ class _Listener:
         if self.crash is None and not self.closing:
             reason = traceback or "its process exited unexpectedly"
             address = self.joined.address if self.joined else None
-            error = unanswered(address, RECHECK_S) if address else None
+            error = find_connection_error(address, RECHECK_S) if address else None
             cause = "the head node of the Ray cluster is gone" if error else "the Ray broker failed"
             self.crash = RunFailed(
                 f"{cause}: {error or reason.strip().rpartition(chr(10))[2]}", f"\n{reason}"

@@ -13,7 +13,7 @@ from typing import Any
 
 from border_cli.errors import ClusterRefused
 from border_cli.ray.connection import ClusterSettings
-from border_cli.words import counted, nearest
+from border_cli.words import nearest, pluralize
 
 CHECK_TIMEOUT_S = 60.0  # seconds; a node may first start a worker process and an environment
 UNLIMITED = 1_000_000  # number of actors that fit if they require no resources
@@ -41,13 +41,14 @@ def check_nodes(cluster: ClusterSettings, needs: ClusterNeeds) -> int:
     nodes = [node for node in ray.nodes() if node["Alive"]]
     _refuse_lacking([node["Resources"] for node in nodes], needs)
     if cluster.address is not None:  # otherwise it is this machine, which has been checked
-        large_enough = [node for node in nodes if fitting(node["Resources"], needs.resources)]
+        large_enough = [node for node in nodes if count_fits(node["Resources"], needs.resources)]
         _refuse_unfit(large_enough, needs)
-    room = fitting(ray.available_resources(), needs.resources)
+    room = count_fits(ray.available_resources(), needs.resources)
     if room < needs.count:
         raise ClusterRefused(
-            f"{needs.setting}: {counted(needs.count, 'actor')} of {in_words(needs.resources)} each "
-            f"({needs.group}.resources) do not fit alongside what is in use; {room} of them fit: "
+            f"{needs.setting}: {pluralize(needs.count, 'actor')} of "
+            f"{format_amounts(needs.resources)} each ({needs.group}.resources) do not fit alongside "
+            f"what is in use; {room} of them fit: "
             f"{needs.group}.num_actors={max(1, room)}, or num_actors=auto, which also uses nodes "
             "that join later"
         )
@@ -64,10 +65,10 @@ def _refuse_lacking(totals: list[Amounts], needs: ClusterNeeds) -> None:
                 f"{needs.group}.resources: no node of the cluster has {name!r}{hint} "
                 f"(known: {', '.join(available)})"
             )
-    if not any(fitting(total, needs.resources) for total in totals):
+    if not any(count_fits(total, needs.resources) for total in totals):
         raise ClusterRefused(
-            f"{needs.group}.resources: no node of the cluster has {in_words(needs.resources)}, "
-            "even when idle"
+            f"{needs.group}.resources: no node of the cluster has "
+            f"{format_amounts(needs.resources)}, even when idle"
         )
 
 
@@ -132,14 +133,14 @@ def _check_functions() -> tuple[Callable[[], str], Callable[[str, bytes | None],
     return version, inspect
 
 
-def fitting(amounts: Amounts, need: Amounts) -> int:
+def count_fits(amounts: Amounts, need: Amounts) -> int:
     """Returns how many times `need` fits into `amounts`."""
     positive = {name: amount for name, amount in need.items() if amount > 0}
     ratios = (amounts.get(name, 0.0) / needed for name, needed in positive.items())
     return min((math.floor(ratio + _ROUNDING) for ratio in ratios), default=UNLIMITED)
 
 
-def in_words(amounts: Amounts) -> str:
+def format_amounts(amounts: Amounts) -> str:
     """Formats amounts of resources, e.g. as `4 CPU, 2e+09 memory`."""
     return ", ".join(f"{amount:g} {name}" for name, amount in amounts.items()) or "nothing"
 

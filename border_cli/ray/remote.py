@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from border_cli.system.foreign import keep_written_folders_off_path
-from border_cli.system.printed import take_printed
+from border_cli.system.printed import forward_output
 
 log = logging.getLogger(__name__)
 
@@ -18,9 +18,9 @@ log = logging.getLogger(__name__)
 DEAD = re.compile(r"actor is dead because (its .+?)\.(?:\s|$)")
 
 
-def log_what_is_printed() -> None:
+def log_printed_lines() -> None:
     """Logs printed lines as DEBUG. Otherwise Ray's warnings would be printed over the panel."""
-    take_printed(lambda line: log.debug("%s", line.rstrip()))
+    forward_output(lambda line: log.debug("%s", line.rstrip()))
 
 
 def import_path() -> list[str]:
@@ -43,7 +43,7 @@ def total_cpus() -> int:
     return max(1, int(resources().get("CPU", 1)))
 
 
-def why(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """Returns why a Ray actor died or a call failed, in one line without Ray's ids."""
     cause = getattr(error, "cause", None)  # the exception raised in the remote process
     if isinstance(cause, Exception):

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.actor_manager.actor import Actor, ActorFactory, Message
-from border_cli.actor_manager.shared_weights import unpacked
+from border_cli.actor_manager.shared_weights import unpack_snapshot
 from border_cli.actor_manager.weights import WeightSlot
 from border_cli.core.rows import concatenate
 from border_cli.errors import BadStep
@@ -33,7 +33,7 @@ NEVER_FULL: Final = 2**31  # samples, more than a call collects
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class CallResult:
     """The result of one call."""
 
     message: Message | None = None  # samples and episodes, with all transitions in one part
@@ -110,7 +110,7 @@ class RemoteActor:
         self._make_actor: ActorFactory = unpack(self._packed)
         return f"{platform.node()}, process {os.getpid()}"
 
-    def build(self) -> Answer:
+    def build(self) -> CallResult:
         """Builds the environments and the policy."""
         failure = None
         try:
@@ -124,7 +124,7 @@ class RemoteActor:
             self._actor.bind_thread()
         except (Exception, SystemExit):
             failure = traceback.format_exc()
-        return Answer(failure=failure, logged=self._records.take())
+        return CallResult(failure=failure, logged=self._records.take())
 
     def _store(self, message: Message) -> float:
         parts = [concatenate(message.parts)] if message.parts else []
@@ -133,17 +133,17 @@ class RemoteActor:
 
     def act(
         self, samples: int, within_s: float, version: int | None, weights: NDArray[np.uint8] | None
-    ) -> Answer:
+    ) -> CallResult:
         """Acts until it has collected `samples` samples or `within_s` seconds have passed."""
         began_s = time.perf_counter()
         actor = self._actor
         if actor is None:
-            return Answer()  # the actor failed in an earlier call
+            return CallResult()  # the actor failed in an earlier call
         failure = refusal = None
         collected = 0
         try:
             if version is not None and weights is not None:
-                self._weights.publish(unpacked(weights, self._make_actor.weight_forms))
+                self._weights.publish(unpack_snapshot(weights, self._make_actor.weight_forms))
             while collected < samples and time.perf_counter() - began_s < within_s:
                 collected += actor.step()
         except BadStep as error:
@@ -155,7 +155,7 @@ class RemoteActor:
         if failure or refusal:
             with suppress(Exception):  # the actor has already failed
                 self.close()
-        return Answer(
+        return CallResult(
             message=self._message,
             acted_s=time.perf_counter() - began_s,
             seconds=tuple(actor.seconds),

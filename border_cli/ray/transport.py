@@ -18,7 +18,7 @@ import ray
 from numpy.typing import NDArray
 
 from border_cli.ray.calls import ActorReport, ReportKind, Transport
-from border_cli.ray.remote import why
+from border_cli.ray.remote import describe_error
 
 INLINE_NBYTES: Final = 64 * 1024  # largest weights sent with a call; Ray's own limit is 100 KB
 
@@ -105,6 +105,8 @@ class RayTransport(Transport):
         try:
             report = ActorReport(kind, actor_id, incarnation, future.result(), lease)
         except Exception as error:
-            report = ActorReport(ReportKind.DIED, actor_id, incarnation, why(error), lease)
+            report = ActorReport(
+                ReportKind.DIED, actor_id, incarnation, describe_error(error), lease
+            )
         self.reports.append(report)
         self._wake()

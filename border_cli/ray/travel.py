@@ -19,7 +19,7 @@ from border_cli.system.foreign import is_installed
 EXCLUDED = ("outputs", "multirun", "node_modules", "__pycache__", "venv", ".?*")
 
 
-def travelling(names: Iterable[str]) -> list[str]:
+def find_own_modules(names: Iterable[str]) -> list[str]:
     """Returns the paths of the user's own modules among `names`, and of the modules that they
     imported from the same folders.
 

@@ -14,7 +14,7 @@ from border_cli.errors import ConfigError, MissingPackage
 from border_cli.registry import RECORDERS
 from border_cli.settings.base import setting
 from border_cli.settings.run import RecorderConfig
-from border_cli.system.foreign import mark_of
+from border_cli.system.foreign import find_mark
 
 
 class StepAxis(StrEnum):
@@ -30,7 +30,7 @@ PROJECT = re.compile(r"[^/\\:]+")  # plain name, which cannot select an account,
 def refuse_store_here(tracker: str) -> None:
     """Raises ConfigError if border_cli created the current directory and the tracker's package
     would read settings or open a store in it."""
-    mark = mark_of(Path.cwd())
+    mark = find_mark(Path.cwd())
     elsewhere = {"mlflow": os.environ.get("MLFLOW_TRACKING_URI"), "wandb": None}
     if mark and not elsewhere.get(tracker, tracker):
         raise ConfigError(

@@ -36,14 +36,14 @@ from typing import Any
 
 from border_cli.errors import ConfigError
 from border_cli.recorder.config import PROJECT, refuse_store_here
-from border_cli.recorder.tracking import outbox_of, state_of
+from border_cli.recorder.tracking import outbox_path, state_of
 from border_cli.run.layout import SWEEP, refuse_foreign, written_files
 from border_cli.run.provenance import git_state
 from border_cli.run.status import KILLED
 from border_cli.run.sweep_folder import group_of
 from border_cli.system.files import SETTINGS, write_json
-from border_cli.system.printed import take_printed
-from border_cli.words import masked, visible
+from border_cli.system.printed import forward_output
+from border_cli.words import escape_controls, mask_secrets
 
 PAUSE_S, RETRY_S = 5.0, 2.0  # seconds to wait at the end of the outbox, and after a failure
 MOST_NBYTES = 2**20  # maximum number of bytes of events per read
@@ -58,7 +58,7 @@ class Delivery:
 
     def __init__(self, run_dir: Path, tracker: str) -> None:
         self._run_dir, self._tracker = run_dir, tracker
-        self._outbox = outbox_of(run_dir, tracker)
+        self._outbox = outbox_path(run_dir, tracker)
         self.ends = False  # set by SIGTERM
         self.forget()
 
@@ -150,10 +150,10 @@ def main(run_dir: Path, tracker: str, timeout_s: float | None = None) -> bool:
         refuse_foreign(group, SWEEP)
     os.nice(19)
     messages = os.dup(1 if timeout_s else 2)
-    outbox = outbox_of(run_dir, tracker).open("rb")
+    outbox = outbox_path(run_dir, tracker).open("rb")
     fcntl.flock(outbox, fcntl.LOCK_EX)  # the previous attempt may still be delivering
     stderr = os.dup(2)
-    printed = take_printed(lambda line: os.write(stderr, masked(line).encode()))
+    printed = forward_output(lambda line: os.write(stderr, mask_secrets(line).encode()))
     delivery = Delivery(run_dir, tracker)
     signal.signal(signal.SIGTERM, lambda *_: setattr(delivery, "ends", True))
     try:
@@ -178,7 +178,7 @@ def _run_delivery(delivery: Delivery, messages: int, timeout_s: float | None) ->
             delivery.forget()
             if not reported:
                 message = f"not delivered for now: {error!r:.300}\n"
-                os.write(messages, masked(message).encode())
+                os.write(messages, mask_secrets(message).encode())
             reported, pause_s = True, RETRY_S
         if end_s < math.inf and pause_s == PAUSE_S:
             return True
@@ -195,5 +195,5 @@ if __name__ == "__main__":
     try:
         sys.exit(not main(Path(run_path).absolute(), name, *map(float, seconds)))
     except ConfigError as error:
-        (sys.stdout if seconds else sys.stderr).write(f"{visible(str(error))}\n")
+        (sys.stdout if seconds else sys.stderr).write(f"{escape_controls(str(error))}\n")
         sys.exit(error.exit_status)

@@ -10,7 +10,7 @@ from typing import Any
 from border_cli.core.output import Recorder, RecordStep, RunInfo
 from border_cli.core.types import Metrics, State
 from border_cli.recorder.config import JsonlConfig
-from border_cli.system.files import METRICS, AppendFile, cut, finite
+from border_cli.system.files import METRICS, AppendFile, replace_non_finite, truncate
 
 
 class JsonlRecorder(Recorder):
@@ -23,7 +23,7 @@ class JsonlRecorder(Recorder):
 
     def write(self, step: RecordStep, metrics: Metrics, *, final: bool = False) -> None:
         # JSON has no NaN or infinity
-        row: dict[str, Any] = finite({**asdict(step), **metrics})
+        row: dict[str, Any] = replace_non_finite({**asdict(step), **metrics})
         if final:
             row["final"] = True
         self._file.append(json.dumps(row, allow_nan=False).encode() + b"\n")
@@ -32,7 +32,7 @@ class JsonlRecorder(Recorder):
         return {"file": METRICS, "size": self._file.size}
 
     def rewind(self, position: Mapping[str, Any]) -> None:
-        cut(self._path, int(position["size"]))
+        truncate(self._path, int(position["size"]))
 
     def close(self) -> None:
         self._file.close()

@@ -19,7 +19,7 @@ from mlflow import MlflowClient, MlflowException
 from mlflow.entities import Metric, Param, RunTag
 
 from border_cli.errors import ConfigError
-from border_cli.words import masked
+from border_cli.words import mask_secrets
 
 SQLITE, STORE = "sqlite:///", "sqlite:///mlflow.db"
 STATUSES = {"done": "FINISHED", "interrupted": "KILLED"}  # any other status: FAILED
@@ -66,7 +66,7 @@ class MlflowRun:
         has_begun = "run" in self._state or (sweep and (sweep / PARENT).exists())
         if has_begun and is_file and not path.exists():
             raise self._other_store_error()
-        self._store = f"{SQLITE}{path.absolute()}" if is_file else masked(uri)
+        self._store = f"{SQLITE}{path.absolute()}" if is_file else mask_secrets(uri)
         mlflow.set_tracking_uri(uri)
         with Path(__file__).open() as file:
             with suppress(OSError):  # some network file systems cannot lock

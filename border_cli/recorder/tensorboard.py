@@ -25,7 +25,7 @@ from border_cli.core.output import Recorder, RecordStep, RunEnd, RunInfo
 from border_cli.core.types import Metrics, State
 from border_cli.errors import CheckpointError
 from border_cli.recorder.config import StepAxis, TensorboardConfig
-from border_cli.system.files import AppendFile, cut
+from border_cli.system.files import AppendFile, truncate
 
 if TYPE_CHECKING:
     from tensorboard.compat.proto.summary_pb2 import Summary
@@ -113,7 +113,7 @@ class TensorboardRecorder(Recorder):
         if not (path.name.startswith(PREFIX) and path.name.endswith(SUFFIX)):
             raise CheckpointError(f"{path} is not an event file of the run")
         self._last_step = int(position["step"])
-        cut(path, int(position["size"]))
+        truncate(path, int(position["size"]))
         for later in event_files(self._path.parent):
             if path.name < later.name and later != self._path:
                 # Emptied, not deleted: a TensorBoard without its data server waits forever for a

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from border_cli.core.interfaces import ActorStats
 from border_cli.recorder import figures
-from border_cli.words import masked, visible
+from border_cli.words import escape_controls, mask_secrets
 
 LEVEL_STYLES = {"WARNING": "yellow", "ERROR": "bold red", "CRITICAL": "bold red"}
 SECTION_NAMES = {"wait": "receive samples", "env_step": "env step"}
@@ -30,7 +30,7 @@ class MaskedFormatter(logging.Formatter):
     """Formats log records and masks passwords."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return masked(super().format(record))
+        return mask_secrets(super().format(record))
 
 
 MESSAGE = MaskedFormatter("%(message)s")
@@ -44,7 +44,9 @@ class _Terminal(Console):
     ) -> Iterator[Segment]:
         """Escapes control characters, except in segments that rich marks as `control`."""
         for segment in super().render(renderable, options):
-            yield segment if segment.control else segment._replace(text=visible(segment.text))
+            yield (
+                segment if segment.control else segment._replace(text=escape_controls(segment.text))
+            )
 
     def on_broken_pipe(self) -> None:
         with suppress(SystemExit):

@@ -23,14 +23,14 @@ from border_cli.core.output import Recorder, RecordStep, RunEnd, RunInfo
 from border_cli.core.types import Metrics, State
 from border_cli.recorder.config import TrackerConfig
 from border_cli.recorder.films import film_path
-from border_cli.system.files import AppendFile, cut, finite, readable_bytes
+from border_cli.system.files import AppendFile, read_bytes_or_empty, replace_non_finite, truncate
 
 log = logging.getLogger(__name__)
 
 EVENT_S = 5.0  # grace period for the event that is being delivered when the time is up
 
 
-def outbox_of(run_dir: Path, tracker: str) -> Path:
+def outbox_path(run_dir: Path, tracker: str) -> Path:
     """Returns the path of the events to deliver, one per line."""
     return run_dir / "trackers" / f"{tracker}.jsonl"
 
@@ -38,7 +38,7 @@ def outbox_of(run_dir: Path, tracker: str) -> Path:
 def state_of(outbox: Path) -> dict[str, Any]:
     """Reads the state of the delivery: the number of bytes `delivered`, the last attempt `begun`,
     IDs of the tracker, and whether the process is `opening` a database."""
-    return {"delivered": 0, **json.loads(readable_bytes(outbox.with_suffix(".json")) or "{}")}
+    return {"delivered": 0, **json.loads(read_bytes_or_empty(outbox.with_suffix(".json")) or "{}")}
 
 
 class TrackerRecorder(Recorder):
@@ -48,7 +48,7 @@ class TrackerRecorder(Recorder):
     def __init__(self, config: TrackerConfig, *, info: RunInfo, console: Any = None) -> None:
         del console
         self._config, self._info, self._name = config, info, config.tracker
-        self._path = outbox_of(info.run_dir, self._name)
+        self._path = outbox_path(info.run_dir, self._name)
         self._outbox = AppendFile(self._path)
         self._attempt = 1 + self._path.read_bytes().count(b'{"kind": "begin"')
         self._process: subprocess.Popen[bytes] | None = None
@@ -68,7 +68,7 @@ class TrackerRecorder(Recorder):
     def rewind(self, position: Mapping[str, Any]) -> None:
         """Drops only undelivered events, since a tracker cannot delete rows. Later rows have a new
         attempt number."""
-        cut(self._path, max(int(position["size"]), state_of(self._path)["delivered"]))
+        truncate(self._path, max(int(position["size"]), state_of(self._path)["delivered"]))
 
     def end(self, ended: RunEnd) -> None:
         summary = {**ended.summary, "status": ended.status, "exit_reason": ended.exit_reason}
@@ -129,7 +129,7 @@ class TrackerRecorder(Recorder):
                 settings=dict(info.settings),
                 tags={"command": " ".join(info.command), "attempt": self._attempt},
             )
-        event = finite({"kind": kind, "at": time.time(), **facts})  # seconds since 1970
+        event = replace_non_finite({"kind": kind, "at": time.time(), **facts})  # seconds since 1970
         self._outbox.append(json.dumps(event, allow_nan=False).encode() + b"\n")
         self._log_output(self._process)
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from border_cli.core.rows import sliced, storage_nbytes
+from border_cli.core.rows import slice_rows, storage_nbytes
 from border_cli.core.spaces import BoxSpace, EnvSpec
 from border_cli.core.types import Array, Batch, Column, Transitions
 from border_cli.errors import CheckpointError
@@ -28,7 +28,7 @@ from border_cli.replay_buffer.frame_store import (
     Pixels,
     reserved_frames,
 )
-from border_cli.replay_buffer.frozen_frames import STACKS, FrozenStacks, slot_columns
+from border_cli.replay_buffer.frozen_frames import STACKS, FrameRingSnapshot, slot_columns
 from border_cli.replay_buffer.ring import Ring, RingState
 
 STAYS = 2**62  # number given to transitions of a data set, which are never overwritten
@@ -150,8 +150,8 @@ class FrameRing(Ring):
         self._frames.read(self._drawn_slots.reshape(-1), stacks)
         return self._batch
 
-    def _make_snapshot(self, **bounds: int) -> FrozenStacks:
-        return FrozenStacks(self._rows.blocks, self._frames, self._entry, **bounds)
+    def _make_snapshot(self, **bounds: int) -> FrameRingSnapshot:
+        return FrameRingSnapshot(self._rows.blocks, self._frames, self._entry, **bounds)
 
     @property
     def _entry(self) -> np.dtype[Any]:
@@ -203,4 +203,4 @@ def _split(rows: Transitions, count: int) -> Iterator[Transitions]:
         yield rows
         return
     for i in range(0, len(rows), count):
-        yield sliced(rows, slice(i, i + count))
+        yield slice_rows(rows, slice(i, i + count))

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.replay_buffer.frame_store import FrameStore
-from border_cli.replay_buffer.frozen_rows import FrozenSlots
+from border_cli.replay_buffer.frozen_rows import RingSnapshot
 
 STACKS: Final = ("obs", "next_obs")
 
@@ -20,7 +20,7 @@ def slot_columns(blocks: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
     return [by_name[name][name] for name in STACKS]
 
 
-class FrozenStacks(FrozenSlots):
+class FrameRingSnapshot(RingSnapshot):
     """A snapshot of transitions whose stacks are slots of frames.
 
     A chunk begins with its frames, and its transitions contain indices into them instead of slots.

@@ -12,7 +12,7 @@ CHUNK_NBYTES = 16 * 2**20  # bytes copied and written at a time
 CHUNKS_AT_ONCE = 2  # chunks copied in advance, to give the disk a lead over the learner
 
 
-class FrozenSlots:
+class RingSnapshot:
     """A snapshot of the transitions `first` to `end` (exclusive) of a ring, in chunks.
 
     The thread that writes the chunks also copies them, without a lock. If the learner is about to

@@ -13,7 +13,7 @@ from border_cli.core.rows import Rows, columns_of, row_columns, storage_nbytes
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Batch, Column, Transitions
 from border_cli.errors import CheckpointError, RunFailed
-from border_cli.replay_buffer.frozen_rows import CHUNK_NBYTES, FrozenSlots, rows_as_bytes
+from border_cli.replay_buffer.frozen_rows import CHUNK_NBYTES, RingSnapshot, rows_as_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ class Ring:
         self.size = 0  # transitions stored in the ring
         self.pushed = 0  # transitions pushed so far
         self._spec, self._extras = spec, extras
-        self._frozen: FrozenSlots | None = None
+        self._frozen: RingSnapshot | None = None
         self._awaited: RingState | None = None  # loaded state, until its transitions are restored
         self._restored = 0  # number of the next transition to restore
         self._all = Rows.empty(spec, most_fixed + capacity, extras)
@@ -178,7 +178,7 @@ class Ring:
             block.take(index, out=sampled, mode="clip")
         return reused.batch
 
-    def freeze(self, first: int, *, chunk_nbytes: int = CHUNK_NBYTES) -> FrozenSlots:
+    def freeze(self, first: int, *, chunk_nbytes: int = CHUNK_NBYTES) -> RingSnapshot:
         """Returns a snapshot of the transitions from number `first` on, and ends the previous
         one."""
         if self._frozen:
@@ -193,8 +193,8 @@ class Ring:
         )
         return self._frozen
 
-    def _make_snapshot(self, **bounds: int) -> FrozenSlots:
-        return FrozenSlots(self._rows.blocks, **bounds)
+    def _make_snapshot(self, **bounds: int) -> RingSnapshot:
+        return RingSnapshot(self._rows.blocks, **bounds)
 
     @property
     def state(self) -> RingState:

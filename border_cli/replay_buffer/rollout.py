@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.core.interfaces import FrozenRows, RolloutStore
-from border_cli.core.rows import copied_rows
+from border_cli.core.rows import copy_rows
 from border_cli.core.seeding import restore_generator
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Batch, Column, State, Transitions
@@ -77,7 +77,7 @@ class RolloutBuffer(RolloutStore):
         return bool(self._columns)
 
     def rows(self, index: NDArray[np.int64]) -> Transitions:
-        return copied_rows(self._ring.gather(index))
+        return copy_rows(self._ring.gather(index))
 
     def rollout(self) -> Transitions:
         return self.rows(self._find_slots(np.arange(len(self))))

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.core.interfaces import FrozenRows, ReplayBuffer
-from border_cli.core.rows import copied_rows
+from border_cli.core.rows import copy_rows
 from border_cli.core.seeding import restore_generator
 from border_cli.core.spaces import BoxSpace, EnvSpec, Space
 from border_cli.core.types import Batch, Column, State, Transitions
@@ -103,7 +103,7 @@ class RingReplayBuffer(ReplayBuffer):
 
     def rows(self, index: NDArray[np.int64]) -> Transitions:
         """Returns copies of the transitions in these slots, for inspection. [M]"""
-        return copied_rows(self.ring.gather(index))
+        return copy_rows(self.ring.gather(index))
 
     def __len__(self) -> int:
         return self.ring.stored

@@ -19,7 +19,7 @@ from border_cli.core.interfaces import Evaluation, ReplayBuffer
 from border_cli.core.output import FILE_ONLY, RunState, SaveReport
 from border_cli.core.timing import Clock
 from border_cli.errors import RunDeleted
-from border_cli.run.checkpoint_files import PendingRows, Saved
+from border_cli.run.checkpoint_files import PendingRows, VerifiedCheckpoint
 from border_cli.run.folders import CheckpointFolders
 from border_cli.run.manifest import Chunk
 
@@ -56,7 +56,7 @@ class CheckpointStore:
         self._deleted: RunDeleted | None = None  # error that ends the run
         self._report = SaveReport()
 
-    def resumed(self, saved: Saved) -> None:
+    def resumed(self, saved: VerifiedCheckpoint) -> None:
         """Registers the checkpoint that the run resumes from. Its transitions are in the replay
         buffer again and are not rewritten."""
         self._chunks = saved.chunks

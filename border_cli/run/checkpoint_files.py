@@ -67,7 +67,7 @@ class PendingRows:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Saved:
+class VerifiedCheckpoint:
     """A checkpoint whose files are verified; its transitions are verified when they are loaded."""
 
     folder: Path
@@ -99,7 +99,7 @@ def write_state(folder: Path, state: RunState, save_state: SaveState) -> None:
     """Writes all files of a checkpoint except the manifest and the transitions."""
     save_state(state.agent, folder / "agent.pt")
     arrays: dict[str, Any] = {}
-    text = dumped({**state.counters, "run": state.run}, arrays)
+    text = dump_state({**state.counters, "run": state.run}, arrays)
     (folder / "state.json").write_text(text, encoding="utf-8")
     buffer = io.BytesIO()  # in memory, so that a full disk causes a single failed write
     np.savez(buffer, **arrays)
@@ -128,25 +128,27 @@ def write_best(
     )
 
 
-def read_checkpoint(folder: Path) -> Saved:
+def read_checkpoint(folder: Path) -> VerifiedCheckpoint:
     """Verifies a checkpoint and reads everything except its tensors and transitions.
 
     Raises `CheckpointError` naming the file and the problem.
     """
     manifest = verify(folder)
     with np.load(folder / "arrays.npz", allow_pickle=False) as arrays:
-        state = read_json(folder / "state.json", partial(with_arrays, arrays))
-    return Saved(folder=folder, manifest=manifest, run=state.pop("run"), counters=state)
+        state = read_json(folder / "state.json", partial(restore_array, arrays))
+    return VerifiedCheckpoint(
+        folder=folder, manifest=manifest, run=state.pop("run"), counters=state
+    )
 
 
-class Resumable:
+class ResumableCheckpoints:
     """The checkpoints of a run directory, newest first; each is read only when it is needed.
 
     `rows`: whether to load saved transitions. Damaged checkpoints are skipped and reported later.
     Raises CheckpointError if none is left.
     """
 
-    newest: Saved  # verified except for its transitions
+    newest: VerifiedCheckpoint  # verified except for its transitions
     agent: dict[str, Any]  # agent state of `newest`
 
     def __init__(
@@ -170,7 +172,7 @@ class Resumable:
                 return
         raise _no_checkpoint(self.run_dir, self._damaged)
 
-    def into(self, resume: Callable[[Resumption], None]) -> Saved:
+    def into(self, resume: Callable[[Resumption], None]) -> VerifiedCheckpoint:
         """Passes the newest valid checkpoint to `resume` and returns it; logs the damaged ones."""
         while True:
             saved = self.newest
@@ -204,7 +206,7 @@ def _no_checkpoint(run_dir: Path, damaged: list[CheckpointError]) -> CheckpointE
     )
 
 
-def dumped(tree: State, arrays: dict[str, NDArray[Any]]) -> str:
+def dump_state(tree: State, arrays: dict[str, NDArray[Any]]) -> str:
     """Returns the tree as JSON, and adds its arrays to `arrays` under unique names.
 
     Raises `TypeError` for values that a checkpoint cannot store.
@@ -223,8 +225,8 @@ def dumped(tree: State, arrays: dict[str, NDArray[Any]]) -> str:
     return json.dumps(tree, default=encode)
 
 
-def with_arrays(arrays: Mapping[str, NDArray[Any]], document: dict[str, Any]) -> Any:
-    """Returns the array that an object in the JSON of `dumped` stands for, or the object itself."""
+def restore_array(arrays: Mapping[str, NDArray[Any]], document: dict[str, Any]) -> Any:
+    """Returns the array that an object in the JSON of `dump_state` stands for, or the object."""
     return arrays[document[ARRAY]] if ARRAY in document else document
 
 

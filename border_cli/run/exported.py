@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from border_cli.errors import CheckpointError, MissingPackage, reachable
+from border_cli.errors import CheckpointError, MissingPackage, os_errors_as
 from border_cli.run.manifest import read_json
 from border_cli.system.files import POLICY_JSON, read_bytes
 
@@ -37,7 +37,7 @@ class ExportedFolder:
     def read(self, name: str) -> bytes:
         """Reads a file; raises CheckpointError if it is not exactly as exported."""
         path = self.place / name
-        with reachable(CheckpointError):
+        with os_errors_as(CheckpointError):
             content = read_bytes(path, MOST_NBYTES)
         if hashlib.sha256(content).hexdigest() != self.content["files"].get(name):
             raise CheckpointError(
@@ -70,10 +70,10 @@ class ExportedFolder:
             raise CheckpointError(f"{self.place / name} cannot be read: {error}") from error
 
 
-def opened_folder(place: Path) -> ExportedFolder:
+def open_export(place: Path) -> ExportedFolder:
     """Opens an exported policy; raises CheckpointError if the folder is not one, or is not safe to
     read."""
-    with reachable(CheckpointError):
+    with os_errors_as(CheckpointError):
         entries = sorted(place.iterdir())
     for entry in entries:
         if entry.is_symlink():

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from border_cli.errors import CheckpointError, ConfigError, reachable
+from border_cli.errors import CheckpointError, ConfigError, os_errors_as
 from border_cli.run.layout import partial_of
 from border_cli.run.manifest import MANIFEST, Manifest, read_json, read_manifest, verify
-from border_cli.system.files import SETTINGS, settings_of
+from border_cli.system.files import SETTINGS, settings_path
 
 T = TypeVar("T")
 
@@ -25,7 +25,7 @@ def is_complete(folder: Path) -> bool:
     return (folder / MANIFEST).is_file()  # the manifest is written last
 
 
-def complete(folder: Path) -> dict[int, Path]:
+def find_complete(folder: Path) -> dict[int, Path]:
     """Returns the complete checkpoints of a folder, keyed by their number of updates in ascending
     order.
 
@@ -40,7 +40,7 @@ def complete(folder: Path) -> dict[int, Path]:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class CompleteCheckpoint:
     """A complete checkpoint; `manifest` is None if it is damaged."""
 
     folder: Path
@@ -53,20 +53,20 @@ class Kept:
         return (self.manifest.sequence if self.manifest else -1, self.opt_steps)
 
 
-def _load(folder: Path, opt_steps: int) -> Kept:
+def _load(folder: Path, opt_steps: int) -> CompleteCheckpoint:
     try:
-        return Kept(folder, opt_steps, read_manifest(folder))
+        return CompleteCheckpoint(folder, opt_steps, read_manifest(folder))
     except CheckpointError:
-        return Kept(folder, opt_steps, None)
+        return CompleteCheckpoint(folder, opt_steps, None)
 
 
-def by_age(folder: Path) -> list[Kept]:
+def by_age(folder: Path) -> list[CompleteCheckpoint]:
     """Returns the complete checkpoints, oldest first."""
-    checkpoints = [_load(path, opt_steps) for opt_steps, path in complete(folder).items()]
+    checkpoints = [_load(path, opt_steps) for opt_steps, path in find_complete(folder).items()]
     return sorted(checkpoints, key=lambda c: c.age)
 
 
-def resumable(run_dir: Path) -> list[Path]:
+def find_resumable(run_dir: Path) -> list[Path]:
     """Returns the complete checkpoints that a run may resume from, newest first, not yet verified.
 
     Checkpoints with a damaged manifest come first, so that the log names them.
@@ -77,10 +77,10 @@ def resumable(run_dir: Path) -> list[Path]:
 
 def steps_saved(run_dir: Path) -> list[int]:
     """Returns the numbers of updates of the complete checkpoints, in ascending order."""
-    return [*complete(run_dir / "checkpoints")]
+    return [*find_complete(run_dir / "checkpoints")]
 
 
-@reachable(CheckpointError)
+@os_errors_as(CheckpointError)
 def find_run(place: Path, checkpoint: str | None = None) -> tuple[Path, str | None]:
     """Returns the run directory and the checkpoint that `place` and `checkpoint` refer to.
 
@@ -95,7 +95,7 @@ def find_run(place: Path, checkpoint: str | None = None) -> tuple[Path, str | No
                 f"{place} is a checkpoint: remove checkpoint={checkpoint}, or use {target[0]}"
             )
         return target
-    if settings_of(place).is_file():
+    if settings_path(place).is_file():
         return place, checkpoint
     if not place.exists():
         raise CheckpointError(f"no such directory: {place}{run_around(place)}")
@@ -126,14 +126,14 @@ def run_around(place: Path) -> str:
     return f"; the run is {run_dir}" if run_dir else ""
 
 
-@reachable(CheckpointError)
+@os_errors_as(CheckpointError)
 def find_checkpoint(run_dir: Path, which: str) -> Path:
     """Returns the folder of `best`, `latest` or a number of updates.
 
     Raises an error that lists the available checkpoints. The path is resolved, so that a link that
     is changed later does not affect the reader.
     """
-    saved = complete(run_dir / "checkpoints")
+    saved = find_complete(run_dir / "checkpoints")
     newest = next(reversed(saved.values()), None)
     folders = {
         "best": _resolve_complete(run_dir / "best"),
@@ -153,7 +153,7 @@ def _resolve_complete(link: Path) -> Path | None:
     return next((path for path in (partial_of(folder), folder) if is_complete(path)), None)
 
 
-@reachable(CheckpointError)
+@os_errors_as(CheckpointError)
 def find_weights(place: Path) -> Path:
     """Returns the folder with the initial weights of a new run: the best model or else the latest
     checkpoint of a run directory, or `place` itself if it is a checkpoint."""

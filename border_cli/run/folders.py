@@ -20,7 +20,7 @@ from border_cli.run.checkpoint_files import (
     write_chunks,
     write_state,
 )
-from border_cli.run.finding import Kept, by_age, folder_name, is_complete
+from border_cli.run.finding import CompleteCheckpoint, by_age, folder_name, is_complete
 from border_cli.run.layout import CHECKPOINT, REPLAY, STEPS, partial_of, remove_files
 from border_cli.run.manifest import FOLDER, MANIFEST, Chunk, SavedRows, seal, write_manifest
 from border_cli.run.provenance import versions
@@ -177,15 +177,17 @@ def rotate(folder: Path, *, keep: int, milestone_interval: int) -> None:
     collect_garbage(folder)
 
 
-def surplus(kept: list[Kept], *, keep: int, milestone_interval: int) -> list[Kept]:
+def surplus(
+    kept: list[CompleteCheckpoint], *, keep: int, milestone_interval: int
+) -> list[CompleteCheckpoint]:
     """Returns the checkpoints that are neither milestones nor among the newest; expects oldest
     first."""
     milestones = _milestones(kept, milestone_interval)
     return [c for c in kept[: max(0, len(kept) - keep)] if c.folder not in milestones]
 
 
-def _milestones(checkpoints: list[Kept], interval: int) -> set[Path]:
-    first: dict[int, Kept] = {}
+def _milestones(checkpoints: list[CompleteCheckpoint], interval: int) -> set[Path]:
+    first: dict[int, CompleteCheckpoint] = {}
     for checkpoint in sorted(checkpoints, key=lambda c: c.opt_steps) if interval else ():
         first.setdefault(checkpoint.opt_steps // interval, checkpoint)
     return {checkpoint.folder for multiple, checkpoint in first.items() if multiple > 0}
@@ -201,7 +203,7 @@ def collect_garbage(folder: Path) -> None:
         remove_files(replay, REPLAY, keep=named_chunks(checkpoints))
 
 
-def named_chunks(checkpoints: list[Kept]) -> set[str]:
+def named_chunks(checkpoints: list[CompleteCheckpoint]) -> set[str]:
     """Returns the names of the chunks that these checkpoints use."""
     replays = [c.manifest.replay for c in checkpoints if c.manifest and c.manifest.replay]
     return {chunk.name for replay in replays for chunk in replay.chunks}

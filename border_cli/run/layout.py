@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from border_cli.errors import ConfigError, reachable
+from border_cli.errors import ConfigError, os_errors_as
 from border_cli.system.files import SETTINGS
 
 log = logging.getLogger(__name__)
@@ -81,7 +81,7 @@ def meaning_of(name: str, layout: Layout) -> Literal["file", "link"] | Layout | 
     return next((kind for pattern, kind in layout.items() if re.fullmatch(pattern, name)), None)
 
 
-def entries_of_ours(folder: Path, layout: Layout = RUN) -> Iterator[tuple[os.DirEntry[str], Kind]]:
+def layout_entries(folder: Path, layout: Layout = RUN) -> Iterator[tuple[os.DirEntry[str], Kind]]:
     """Yields the entries whose names are in the layout, recursively, with the kind that they should
     have. Does not follow links."""
     with os.scandir(folder) as entries:
@@ -95,14 +95,14 @@ def entries_of_ours(folder: Path, layout: Layout = RUN) -> Iterator[tuple[os.Dir
             yield entry, "folder"
             if entry.is_dir(follow_symlinks=False):
                 with suppress(FileNotFoundError):  # renamed meanwhile by an active run
-                    yield from entries_of_ours(Path(entry.path), meaning)
+                    yield from layout_entries(Path(entry.path), meaning)
 
 
 def written_files(run_dir: Path) -> set[str]:
     """Returns the relative paths of the regular files that a run has written, ignoring links."""
     return {
         os.path.relpath(entry.path, run_dir)
-        for entry, kind in entries_of_ours(run_dir)
+        for entry, kind in layout_entries(run_dir)
         if kind == "file" and entry.is_file(follow_symlinks=False)
     }
 
@@ -120,8 +120,8 @@ def refuse_foreign(folder: Path, layout: Layout = {**RUN, **SWEEP}) -> None:  # 
     """
     if not folder.is_dir():
         return
-    with reachable(ConfigError):
-        for entry, kind in entries_of_ours(folder, layout):
+    with os_errors_as(ConfigError):
+        for entry, kind in layout_entries(folder, layout):
             if entry.is_symlink() and kind != "link":
                 raise ConfigError(
                     f"{entry.path} is a link to {Path(entry.path).resolve()}, and a run writes and "
@@ -136,7 +136,7 @@ def refuse_foreign(folder: Path, layout: Layout = {**RUN, **SWEEP}) -> None:  # 
 
 def remove_files(folder: Path, layout: Layout, *, keep: Collection[str] = ()) -> None:
     """Removes the files in the layout, except those to `keep`."""
-    for entry, _ in [*entries_of_ours(folder, layout)]:
+    for entry, _ in [*layout_entries(folder, layout)]:
         if entry.name not in keep and entry.is_file(follow_symlinks=False):
             Path(entry.path).unlink(missing_ok=True)
 
@@ -145,7 +145,7 @@ def remove_attempt(run_dir: Path) -> None:
     """Removes the files of an attempt that has no checkpoint, except its logs."""
     if not (run_dir / SETTINGS).is_file():
         return
-    for entry, kind in [*entries_of_ours(run_dir)]:
+    for entry, kind in [*layout_entries(run_dir)]:
         if kind != "folder" and entry.name not in KEPT:
             Path(entry.path).unlink()
     log.info("removed an attempt without a checkpoint; the run starts over")

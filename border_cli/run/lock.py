@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from weakref import WeakSet
 
-from border_cli.errors import ConfigError, NotBegun, reachable
+from border_cli.errors import ConfigError, NotBegun, os_errors_as
 from border_cli.system.files import refuse_deleted
 
 log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ class RunLock:
         self._file = -1
 
     def __enter__(self) -> RunLock:
-        with reachable(ConfigError):
+        with os_errors_as(ConfigError):
             self._run_dir.mkdir(parents=True, exist_ok=True)
             self._file = os.open(self._run_dir / RUN_LOCK, os.O_RDWR | os.O_CREAT, 0o666)
             try:

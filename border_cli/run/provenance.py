@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from border_cli.system.foreign import mark_of
+from border_cli.system.foreign import find_mark
 from border_cli.system.machine import available_cores
 
 # Git settings that run programs on files.
@@ -55,7 +55,7 @@ def git_state(folder: Path) -> dict[str, Any] | None:
     `dirty` is None if the repository has filters, because `git status` would run them.
     """
     top = next((parent for parent in (folder, *folder.parents) if (parent / ".git").exists()), None)
-    if top is None or mark_of(top):
+    if top is None or find_mark(top):
         return None
     try:
         commit = _git(top, "rev-parse", "HEAD")

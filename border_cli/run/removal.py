@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from border_cli.errors import ConfigError
-from border_cli.run.finding import Kept, by_age, is_complete
+from border_cli.run.finding import CompleteCheckpoint, by_age, is_complete
 from border_cli.run.folders import named_chunks, restore_folders, rotate, surplus
 from border_cli.run.layout import (
     CHECKPOINT,
@@ -24,14 +24,14 @@ from border_cli.run.layout import (
     SWEEP,
     Kind,
     Layout,
-    entries_of_ours,
+    layout_entries,
     refuse_foreign,
 )
 from border_cli.run.lock import RUN_LOCK, RunLock, running
 from border_cli.run.manifest import FOLDER, verify
 from border_cli.run.status import RUN_JSON, read_run
 from border_cli.run.sweep_folder import read_sweep
-from border_cli.system.files import SETTINGS, readable_bytes
+from border_cli.system.files import SETTINGS, read_bytes_or_empty
 
 LAST = (".hydra", RUN_JSON, RUN_LOCK)  # removed last, because they identify a run
 
@@ -55,7 +55,7 @@ def refuse_removal(run_dir: Path) -> None:
     refuse_foreign(run_dir)
     facts = read_run(run_dir)
     recorded = any("from_opt_steps" in attempt for attempt in facts.get("attempts", []))
-    if not recorded and b"/schema/run@_here_" not in readable_bytes(run_dir / SETTINGS):
+    if not recorded and b"/schema/run@_here_" not in read_bytes_or_empty(run_dir / SETTINGS):
         raise ConfigError(
             f"{run_dir} is left as it is: neither {RUN_JSON} nor {SETTINGS} is from border_cli"
         )
@@ -72,7 +72,7 @@ def refuse_removal(run_dir: Path) -> None:
 
 def nbytes_of(folder: Path, layout: Layout = RUN) -> int:
     """Returns how many bytes are freed by removing the files in the layout."""
-    files = (entry for entry, kind in entries_of_ours(folder, layout) if kind == "file")
+    files = (entry for entry, kind in layout_entries(folder, layout) if kind == "file")
     return sum(file.stat(follow_symlinks=False).st_size for file in files)
 
 
@@ -106,7 +106,7 @@ def _remove_files(folder: Path, layout: Layout) -> None:
         name = Path(item[0].path).relative_to(folder).parts[0]
         return LAST.index(name) if name in LAST else -1
 
-    inside_out = [*entries_of_ours(folder, layout)][::-1]
+    inside_out = [*layout_entries(folder, layout)][::-1]
     for entry, kind in sorted(inside_out, key=order):
         if kind == "folder":
             _rmdir(Path(entry.path))
@@ -146,7 +146,7 @@ def surplus_of(run_dir: Path, *, keep: int, milestone_interval: int) -> Surplus:
     return Surplus(len(removable), nbytes + sum(chunk.stat().st_size for chunk in chunks))
 
 
-def _refuse_no_valid_checkpoint(run_dir: Path, newest: list[Kept]) -> None:
+def _refuse_no_valid_checkpoint(run_dir: Path, newest: list[CompleteCheckpoint]) -> None:
     best = run_dir / "best"
     if not newest and not is_complete(best):
         raise ConfigError(f"{run_dir} is left as it is: it has no best model, so none would remain")

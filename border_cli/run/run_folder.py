@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from border_cli.errors import CheckpointError, ConfigError
-from border_cli.run.finding import resumable, run_around
+from border_cli.run.finding import find_resumable, run_around
 from border_cli.run.layout import refuse_foreign
 from border_cli.run.lock import RUN_LOCK, RunInUse, running
 from border_cli.run.status import DONE, EPISODE_LIMIT, LOST, NOT_STARTED, RUN_JSON, read_run
@@ -81,8 +81,8 @@ class RunFolder:
 
     @cached_property
     def checkpoints(self) -> list[Path]:
-        """The checkpoints to resume from, see `resumable`."""
-        return resumable(self.path)
+        """The checkpoints to resume from, see `find_resumable`."""
+        return find_resumable(self.path)
 
     @property
     def has_run(self) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 from border_cli.errors import RunDeleted
 from border_cli.run.lock import RunLock, running
 from border_cli.run.provenance import git_state, machine, versions
-from border_cli.system.files import readable_bytes, write_json
+from border_cli.system.files import read_bytes_or_empty, write_json
 
 log = logging.getLogger(__name__)
 
@@ -217,7 +217,7 @@ def import_paths(run_dir: Path) -> list[str]:
 
 def _read(run_dir: Path) -> dict[str, Any]:
     try:
-        facts = json.loads(readable_bytes(run_dir / RUN_JSON))
+        facts = json.loads(read_bytes_or_empty(run_dir / RUN_JSON))
     except ValueError:
         return {}
     return facts if isinstance(facts, dict) else {}

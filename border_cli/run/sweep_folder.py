@@ -22,7 +22,13 @@ from typing import Any
 from border_cli.errors import ConfigError
 from border_cli.run.run_folder import RunFolder
 from border_cli.run.status import DONE, LOST, RUN_JSON
-from border_cli.system.files import STUDY_JSON, SWEEP_JSON, readable_bytes, write_json, write_text
+from border_cli.system.files import (
+    STUDY_JSON,
+    SWEEP_JSON,
+    read_bytes_or_empty,
+    write_json,
+    write_text,
+)
 
 SWEEP_CSV = "sweep.csv"
 SWEEP_STOP = "sweep.stop"  # exists while no further job may start; contains the reason
@@ -83,7 +89,7 @@ def read_sweep(root: Path) -> SweepPlan | None:
     Raises ConfigError if the folder of a job is not in the directory.
     """
     try:
-        content = json.loads(readable_bytes(root / SWEEP_JSON))
+        content = json.loads(read_bytes_or_empty(root / SWEEP_JSON))
         jobs = [
             SweepJob(**{**job, "overrides": tuple(job["overrides"])}) for job in content.pop("jobs")
         ]
@@ -147,7 +153,7 @@ def write_csv(root: Path, plan: SweepPlan, rows: Sequence[JobRow]) -> None:
 
 
 @contextmanager
-def alone(root: Path) -> Iterator[None]:
+def sweep_lock(root: Path) -> Iterator[None]:
     """Within the block, no other process of border_cli changes the files of the sweep."""
     descriptor = os.open(root, os.O_RDONLY)
     try:
@@ -160,7 +166,7 @@ def alone(root: Path) -> Iterator[None]:
 
 def add_job(root: Path, job: SweepJob) -> None:
     """Adds a job that a sweeper has created; does nothing if the job is in the list."""
-    with suppress(OSError), alone(root):
+    with suppress(OSError), sweep_lock(root):
         plan = read_sweep(root)
         if plan is None or any(known.folder == job.folder for known in plan.jobs):
             return

@@ -19,15 +19,15 @@ from hydra.core.plugins import Plugins
 from hydra.core.utils import JobReturn, JobStatus
 from omegaconf import open_dict
 
-from border_cli.checks.check import look
-from border_cli.checks.dry_build import Tried, dry_built
+from border_cli.checks.check import find_earlier_run
+from border_cli.checks.dry_build import Tried, dry_build_jobs
 from border_cli.checks.needs import Needs
 from border_cli.config.job import Job
 from border_cli.config.sweep import jobs_of
 from border_cli.errors import ConfigError, RunFailed, reason_of
 from border_cli.hydra_plugin import SWEEP_LAUNCHER
 from border_cli.launch.build import computes_on_cuda
-from border_cli.process.startup import collect_from_here
+from border_cli.process.startup import resume_garbage_collection
 from border_cli.registry import JOB_LAUNCHERS
 from border_cli.run.lock import RunInUse
 from border_cli.run.status import DONE, record_not_begun
@@ -42,7 +42,7 @@ from border_cli.sweep.launchers import (
     make_plugin_config,
 )
 from border_cli.sweep.listing import Sweep
-from border_cli.sweep.names import Places
+from border_cli.sweep.names import JobFolders
 from border_cli.sweep.plan import OUR_LAUNCHER, Plan, Skipped
 from border_cli.sweep.processes import JobLauncher, LocalProcess, ProcessLauncher
 from border_cli.sweep.request import Terms
@@ -75,7 +75,7 @@ def run_sweep(plan: Plan) -> None:
     at_once = remote.at_once(len(plan.jobs)) if remote else _count_parallel(plan, needs)
     sweep = Sweep(plan)
     with _launcher(plan, sweep, at_once, remote) as job_launcher:
-        collect_from_here()
+        resume_garbage_collection()
         sweep.begin()
         try:
             if plan.jobs:
@@ -168,7 +168,7 @@ class SweeperTask:
         self._sweep = sweep
         self._job_launcher = job_launcher
         self._tried: Tried = []
-        self._places = Places(sweep.root, plan.terms.fixed, named=plan.named)
+        self._places = JobFolders(sweep.root, plan.terms.fixed, named=plan.named)
         self._next = 1 + max((job.number for job in sweep.plan.jobs), default=-1)
 
     def launch(self, batch: Sequence[Sequence[str]], first: int) -> list[JobReturn]:
@@ -184,7 +184,7 @@ class SweeperTask:
                 self._record_refusal(Skipped(number, tuple(overrides), folder, reason_of(error)))
                 continue
             with suppress(ConfigError):  # a run exists: return its result to the sweeper
-                look(job)
+                find_earlier_run(job)
                 jobs.append(job)
         if jobs:
             self._job_launcher.launch(jobs)
@@ -197,7 +197,7 @@ class SweeperTask:
         terms = self._plan.terms
         (job,) = jobs_of(self._plan.composer, [overrides], terms, number)
         job = replace(job, folder=folder, command=self._plan.command)
-        return dry_built([job], known=self._tried).jobs[0]
+        return dry_build_jobs([job], known=self._tried).jobs[0]
 
     def _record_refusal(self, job: Skipped) -> None:
         """Records the refusal in the folder of the job."""

@@ -24,19 +24,19 @@ from border_cli.run.sweep_folder import (
     SweepJob,
     SweepPlan,
     add_job,
-    alone,
     clear_stop,
     job_row,
     job_rows,
     read_sweep,
+    sweep_lock,
     write_csv,
     write_stop,
     write_sweep,
 )
-from border_cli.sweep.names import in_common, key_and_value, sweep_job, sweep_plan
+from border_cli.sweep.names import make_sweep_job, merge_plan, shared_overrides, split_override
 from border_cli.sweep.plan import Plan, Skipped
 from border_cli.system.files import SWEEP_JSON
-from border_cli.words import counted, shell_command, shortest
+from border_cli.words import pluralize, shell_command, shortest
 
 REASON_WIDTH = 120  # characters in the table; sweep.csv has the full reason
 
@@ -53,18 +53,18 @@ class Sweep:
         entries += [self._make_entry(job) for job in plan.skipped]
         self._jobs = sorted(entries, key=lambda job: job.number)
         self._jobs_by_folder: dict[Path, SweepJob] = {}  # folder -> job in the plan
-        self._common = in_common([job.overrides for job in self._jobs]) or plan.terms.fixed
+        self._common = shared_overrides([job.overrides for job in self._jobs]) or plan.terms.fixed
 
     def _make_entry(self, job: Job | Skipped, objective: str = "best") -> SweepJob:
         folder = str(job.folder.relative_to(self.root))
-        return sweep_job(job.number or 0, job.overrides, folder, objective=objective)
+        return make_sweep_job(job.number or 0, job.overrides, folder, objective=objective)
 
     def begin(self) -> None:
         """Writes `sweep.json` before any job starts, and reports the jobs that are skipped."""
         self.root.mkdir(parents=True, exist_ok=True)
         clear_stop(self.root)
-        with alone(self.root):  # another command may use the same directory
-            self.plan = sweep_plan(
+        with sweep_lock(self.root):  # another command may use the same directory
+            self.plan = merge_plan(
                 self._jobs,
                 read_sweep(self.root),
                 command=self._command_plan.command,
@@ -86,7 +86,7 @@ class Sweep:
 
     def add(self, number: int, overrides: Sequence[str], folder: Path) -> int:
         """Adds a job proposed by a sweeper; returns its number, or that of the existing job."""
-        job = sweep_job(number, overrides, str(folder.relative_to(self.root)))
+        job = make_sweep_job(number, overrides, str(folder.relative_to(self.root)))
         add_job(self.root, job)
         return self._jobs_by_folder.setdefault(folder, job).number
 
@@ -96,8 +96,8 @@ class Sweep:
 
     def label(self, overrides: Sequence[str]) -> str:
         """Returns the overrides that distinguish a job from the others, as key=value."""
-        shared = set(map(key_and_value, self._common))
-        pairs = (pair for pair in map(key_and_value, overrides) if pair not in shared)
+        shared = set(map(split_override, self._common))
+        pairs = (pair for pair in map(split_override, overrides) if pair not in shared)
         return " ".join(f"{key}={value}" for key, value in pairs if key not in ONE_PER_COMMAND)
 
     def rows(self) -> list[JobRow]:
@@ -126,7 +126,7 @@ class Sweep:
             _print_table(plan, rows)
             counts = Counter(row.status for row in rows)
             skipped = f", {counts[SKIPPED]} skipped" if counts[SKIPPED] else ""
-            terminal.say(console, f"{counts[DONE]} of {counted(len(rows), 'job')} done{skipped}")
+            terminal.say(console, f"{counts[DONE]} of {pluralize(len(rows), 'job')} done{skipped}")
             terminal.say(console, f"sweep directory  {self.root}")
             if unfinished and folders:
                 terminal.say(console, f"next             {resume_sweep(plan.command, self.root)}")

@@ -14,7 +14,7 @@ from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
-from border_cli.config.overrides import parsed
+from border_cli.config.overrides import parse_overrides
 from border_cli.config.resuming import may_change
 from border_cli.config.sweep import ONE_PER_COMMAND
 from border_cli.run.sweep_folder import SweepJob, SweepPlan, read_sweep, swept_keys
@@ -22,9 +22,9 @@ from border_cli.run.sweep_folder import SweepJob, SweepPlan, read_sweep, swept_k
 MAX_FOLDER_NAME = 120  # characters; file systems allow 255 bytes
 
 
-def key_and_value(text: str) -> tuple[str, str]:
+def split_override(text: str) -> tuple[str, str]:
     """Splits an override into key and unquoted value: `env.id='a b'` -> `env.id`, `a b`."""
-    (override,) = parsed([text])
+    (override,) = parse_overrides([text])
     key = override.key_or_group
     if override.is_delete():
         return f"~{key}", ""
@@ -34,7 +34,7 @@ def key_and_value(text: str) -> tuple[str, str]:
     return key, value if isinstance(value, str) else override.get_value_element_as_str()
 
 
-def in_common(jobs: Sequence[Sequence[str]]) -> list[str]:
+def shared_overrides(jobs: Sequence[Sequence[str]]) -> list[str]:
     """Returns the overrides shared by all jobs; empty if there are fewer than two jobs."""
     if len(jobs) < 2:
         return []
@@ -42,7 +42,7 @@ def in_common(jobs: Sequence[Sequence[str]]) -> list[str]:
     return [override for override in jobs[0] if override in shared]
 
 
-class Places:
+class JobFolders:
     """The folders of jobs. A job that was in the directory before keeps its folder. Others are
     named by number or, in a directory that the user chose, by the overrides that distinguish them.
 
@@ -54,7 +54,7 @@ class Places:
         """`common`: overrides shared by all jobs, used if the directory has no sweep yet."""
         before = read_sweep(root)
         self._root, self._named = root, named
-        self._common = {key_and_value(text) for text in (before.common if before else common)}
+        self._common = {split_override(text) for text in (before.common if before else common)}
         self._free = {key for key, _ in self._common if may_change(key)}
         self._folders = {
             self._identity(job.overrides): job.folder for job in (before.jobs if before else ())
@@ -65,7 +65,7 @@ class Places:
         return frozenset(
             override
             for override in overrides
-            if (pair := key_and_value(override)) not in self._common
+            if (pair := split_override(override)) not in self._common
             and pair[0] not in self._free
             and pair[0] not in ONE_PER_COMMAND
         )
@@ -88,11 +88,11 @@ def _make_folder_name(overrides: str) -> str:
     return f"{name}-{hashlib.sha256(overrides.encode()).hexdigest()[:8]}"
 
 
-def sweep_job(
+def make_sweep_job(
     number: int, overrides: Sequence[str], folder: str, *, objective: str = "best"
 ) -> SweepJob:
     """Returns the entry in `sweep.json`. Its values omit settings that apply to a whole command."""
-    values = dict(map(key_and_value, overrides))
+    values = dict(map(split_override, overrides))
     return SweepJob(
         number=number,
         overrides=tuple(overrides),
@@ -102,7 +102,7 @@ def sweep_job(
     )
 
 
-def sweep_plan(
+def merge_plan(
     jobs: Sequence[SweepJob],
     before: SweepPlan | None = None,
     *,

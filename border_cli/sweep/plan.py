@@ -16,7 +16,7 @@ from border_cli.process.monitor import STALL_TIMEOUT_S
 from border_cli.run.layout import refuse_foreign
 from border_cli.run.run_folder import EarlierRun
 from border_cli.settings.run import RunConfig
-from border_cli.sweep.names import Places, in_common
+from border_cli.sweep.names import JobFolders, shared_overrides
 from border_cli.system.files import full_path
 from border_cli.system.machine import usable_cores
 
@@ -65,10 +65,10 @@ class Plan:
         Raises ConfigError for the first refused job if jobs may not be skipped or no job is left.
         """
         # imported late: torch, which a refusal does not need
-        from border_cli.checks.dry_build import dry_built
+        from border_cli.checks.dry_build import dry_build_jobs
 
         refused: dict[int, ConfigError] = {}
-        jobs, needs = dry_built(self.jobs, refused if self.terms.skip_invalid else None)
+        jobs, needs = dry_build_jobs(self.jobs, refused if self.terms.skip_invalid else None)
         if refused and not jobs:
             raise next(iter(refused.values()))
         skipped = [
@@ -79,7 +79,7 @@ class Plan:
         return replace(self, jobs=jobs, skipped=sorted([*self.skipped, *skipped])), needs
 
 
-def planned(composer: Composer, overrides: list[str], command: Sequence[str]) -> Plan:
+def plan_sweep(composer: Composer, overrides: list[str], command: Sequence[str]) -> Plan:
     """Plans the sweep of a command line. Raises ConfigError for the first job that is refused."""
     terms = sweep_terms(composer, overrides, OUR_LAUNCHER if usable_cores() > 1 else None)
     refuse_foreign(terms.root)
@@ -114,7 +114,7 @@ def _compose_grid(
     if not jobs:
         raise refused[0]
     named = terms.own_names and jobs[0].config.run_dir is not None
-    places = Places(terms.root, in_common(grid), named=named)
+    places = JobFolders(terms.root, shared_overrides(grid), named=named)
     for job in jobs:
         if job.folder.parent != full_path(terms.root):
             raise ConfigError(

@@ -15,7 +15,7 @@ from border_cli.launch.job import Outcome, train_job
 from border_cli.launch.run import RunOptions
 from border_cli.process.monitor import monitored
 from border_cli.process.signals import (
-    leaving_to_the_command,
+    ignoring_signals,
     saving_before_a_requeue,
     stopping_on_signals,
 )
@@ -67,7 +67,7 @@ def run_for_a_launcher(composed: DictConfig) -> None:
     options = RunOptions(sweep=Path(request.root))
     with (
         nullcontext() if request.scheduled else _printing_into(folder),
-        leaving_to_the_command(),
+        ignoring_signals(),
         saving_before_a_requeue(options.stop),
     ):
         run(request, options, in_worker=True)

@@ -32,12 +32,12 @@ def is_exported(folder: Path) -> bool:
     return (folder / POLICY_JSON).is_file()
 
 
-def settings_of(folder: Path) -> Path:
+def settings_path(folder: Path) -> Path:
     """Returns the path of the settings that a run saved or that were exported with a policy."""
     return folder / SETTINGS.name if is_exported(folder) else folder / SETTINGS
 
 
-def expanded(path: str) -> Path:
+def expand_user(path: str) -> Path:
     """Returns the path with `~` and `~user` resolved. Raises `ConfigError` for an unknown user."""
     try:
         return Path(path).expanduser()
@@ -57,7 +57,7 @@ def read_bytes(path: Path, most_nbytes: int = MOST_NBYTES) -> bytes:
     return path.read_bytes()
 
 
-def readable_bytes(path: Path, most_nbytes: int = MOST_NBYTES) -> bytes:
+def read_bytes_or_empty(path: Path, most_nbytes: int = MOST_NBYTES) -> bytes:
     """Returns the contents; empty if they cannot be read."""
     try:
         return read_bytes(path, most_nbytes)
@@ -101,19 +101,19 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 def write_json(path: Path, value: Any) -> None:
     """Replaces the file atomically. Numbers that are not finite become null."""
-    write_text(path, json.dumps(finite(value), indent=2, allow_nan=False) + "\n")
+    write_text(path, json.dumps(replace_non_finite(value), indent=2, allow_nan=False) + "\n")
 
 
-def finite(value: Any) -> Any:
+def replace_non_finite(value: Any) -> Any:
     """Converts numbers to plain Python types. NaN and infinity become None."""
     if isinstance(value, Real) and not isinstance(value, int | float):  # mostly numpy numbers
         value = int(value) if isinstance(value, Integral) else float(value)
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {str(key): finite(entry) for key, entry in value.items()}
+        return {str(key): replace_non_finite(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [finite(item) for item in value]
+        return [replace_non_finite(item) for item in value]
     return value
 
 
@@ -165,7 +165,7 @@ class AppendFile:
         self._file.close()
 
 
-def cut(path: Path, size: int) -> None:
+def truncate(path: Path, size: int) -> None:
     """Truncates a file to its size at a checkpoint. Warns if the file is shorter or missing."""
     missing = size - (path.stat().st_size if path.exists() else 0)
     if missing > 0:

@@ -14,7 +14,13 @@ from pathlib import Path
 from typing import Final
 
 from border_cli.errors import ConfigError
-from border_cli.system.files import POLICY_JSON, SETTINGS, STUDY_JSON, SWEEP_JSON, readable_bytes
+from border_cli.system.files import (
+    POLICY_JSON,
+    SETTINGS,
+    STUDY_JSON,
+    SWEEP_JSON,
+    read_bytes_or_empty,
+)
 
 MARKS: Final = (str(SETTINGS), SWEEP_JSON, STUDY_JSON, POLICY_JSON)
 MOST_ABOVE: Final = 3  # levels above a folder in which a mark counts
@@ -27,13 +33,13 @@ _WITH_ENVIRONMENTS = {"gymnasium", "border_cli", "ale_py"}  # ale_py requires it
 _REQUIREMENT = re.compile(r"(?i)(gymnasium|border[-_.]cli)(?![\w.-])[^;]*(;(?!.*\bextra\b).*)?")
 
 
-def mark_of(location: Path) -> Path | None:
+def find_mark(location: Path) -> Path | None:
     """Returns the file that marks a folder as written by border_cli, in the folder or up to three
     levels above; None if there is none."""
     resolved = location.resolve()
     for folder in (resolved, *resolved.parents)[: 1 + MOST_ABOVE]:
         for path in [folder / mark for mark in MARKS]:
-            ours = path.name != POLICY_JSON or POLICY in readable_bytes(path)
+            ours = path.name != POLICY_JSON or POLICY in read_bytes_or_empty(path)
             if ours and os.path.isfile(path):  # noqa: PTH113 - Path.is_file raises if denied
                 return path
     return None
@@ -46,9 +52,9 @@ def keep_written_folders_off_path() -> Path | None:
     Child processes inherit the `sys.path` of their parent.
     """
     sys.path[:] = [
-        entry for entry in sys.path if is_installed(Path(entry)) or not mark_of(Path(entry))
+        entry for entry in sys.path if is_installed(Path(entry)) or not find_mark(Path(entry))
     ]
-    return mark_of(Path.cwd())
+    return find_mark(Path.cwd())
 
 
 def is_installed(location: Path) -> bool:
@@ -62,7 +68,7 @@ def is_installed(location: Path) -> bool:
 def is_own(path: Path) -> bool:
     """Returns whether a path is the user's own: not installed, and not in a folder that border_cli
     wrote."""
-    return path.is_absolute() and path.exists() and not (is_installed(path) or mark_of(path))
+    return path.is_absolute() and path.exists() and not (is_installed(path) or find_mark(path))
 
 
 def refuse_standard(module: str, setting: str) -> None:

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 
 
-def take_printed(take: Callable[[str], object]) -> threading.Thread:
+def forward_output(take: Callable[[str], object]) -> threading.Thread:
     """Starts a thread that calls `take` with every line written to stdout or stderr from now on.
 
     The thread ends once no process has the two streams open.

@@ -24,7 +24,7 @@ HOOKS = [name for name in vars(Callback) if name.startswith("on_")]
 SAVED = (type(None), bool, int, float, str, np.ndarray, np.generic)  # types allowed in a state
 
 
-def named(callbacks: Sequence[Callback]) -> dict[str, Callback]:
+def name_callbacks(callbacks: Sequence[Callback]) -> dict[str, Callback]:
     """Returns callbacks by class name; each further one of a class has an underscore appended."""
     by_name: dict[str, Callback] = {}
     for callback in callbacks:

@@ -13,7 +13,7 @@ from border_cli.core.output import FILE_ONLY, RecordStep
 from border_cli.core.stop import Heartbeat
 from border_cli.core.timing import Timing
 from border_cli.core.types import State
-from border_cli.words import counted
+from border_cli.words import pluralize
 
 log = logging.getLogger(__name__)
 
@@ -105,7 +105,7 @@ class EpisodeLimit:
             "the environment has no time limit: evaluated episodes end after %s (%d times the "
             "longest training episode so far, %d to %s); evaluator.max_episode_steps sets another "
             "limit",
-            *(counted(steps, "step"), self.FACTOR, self.LEAST, f"{self.MOST:,}"),
+            *(pluralize(steps, "step"), self.FACTOR, self.LEAST, f"{self.MOST:,}"),
         )
         self._on_decided(steps)
 

@@ -17,7 +17,7 @@ from typing import Any, SupportsFloat, TypeAlias
 import numpy as np
 
 from border_cli.core.interfaces import ActorStats, Agent
-from border_cli.core.timing import Clock, SharesSince, Timing, summed
+from border_cli.core.timing import Clock, SharesSince, Timing, sum_seconds
 from border_cli.core.types import Episode, Experience, State
 from border_cli.errors import NotFinite
 from border_cli.settings.schedule import ENV_STEPS, UPDATES, Schedule
@@ -202,7 +202,7 @@ class MetricsWindow:
         self, actors: list[ActorStats], seconds: Mapping[str, float]
     ) -> dict[str, float]:
         learner = self._learner_time.update(seconds)
-        acting = self._actor_time.update(summed(stats.seconds for stats in actors))
+        acting = self._actor_time.update(sum_seconds(stats.seconds for stats in actors))
         return {
             **{f"time/{section}": share for section, share in learner.items()},
             **{f"time/actor/{section}": share for section, share in acting.items()},

@@ -15,14 +15,14 @@ from border_cli.core.types import PAST_SCHEDULES, State, Update
 from border_cli.settings.run import ReplayRatioConfig, TrainerConfig, Warmup
 from border_cli.trainer.metrics import NO_SCHEDULES, Schedules
 from border_cli.trainer.trainer import LearnerParts, Stateful, Trainer
-from border_cli.words import counted
+from border_cli.words import pluralize
 
 log = logging.getLogger(__name__)
 
 WAIT_S = 0.2  # longest wait for samples before the stop flag is checked again
 
 
-class Pace(ABC):
+class SampleBudget(ABC):
     """Base class of sample budgets: how many updates need, and how many actors may collect."""
 
     @abstractmethod
@@ -43,7 +43,7 @@ class Pace(ABC):
 
 
 @dataclass(slots=True, kw_only=True)
-class ReplayRatio(Pace):
+class ReplayRatio(SampleBudget):
     """Couples samples and updates, so that learning does not depend on the machine's speed.
 
     Update k + 1 needs `warmup_period + k * samples_per_opt_step` samples in all; actors may collect
@@ -95,7 +95,7 @@ class OnlineTrainer(Trainer):
         *,
         parts: LearnerParts,
         batch_size: int,
-        pace: Pace,
+        pace: SampleBudget,
         spec: EnvSpec,
         schedules: Schedules = NO_SCHEDULES,
     ) -> None:
@@ -202,7 +202,7 @@ class ReplayTrainer(OnlineTrainer):
         if not self._warm:
             self._warm = True
             self.publish()  # ends the warm-up of the actors
-            samples = counted(self.counters.samples_total, "sample")
+            samples = pluralize(self.counters.samples_total, "sample")
             log.info("warm-up over after %s; learning starts", samples, extra=FILE_ONLY)
         update = super()._update()
         self._permit()

@@ -10,11 +10,11 @@ from border_cli.core.output import Resumption
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import State, Update
 from border_cli.settings.run import TrainerConfig
-from border_cli.trainer.online import OnlineTrainer, Pace
+from border_cli.trainer.online import OnlineTrainer, SampleBudget
 from border_cli.trainer.trainer import LearnerParts
 
 
-class Rollouts(Pace):
+class Rollouts(SampleBudget):
     """A sample budget of one rollout: updates need all of it, and actors wait for its epochs."""
 
     def __init__(self, size: int) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
-from border_cli.core.stop import Pulse, StopFlag
+from border_cli.core.stop import MonitoredPart, StopFlag
 from border_cli.errors import Stalled
 
 log = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ class Watchdog:
 
     def __init__(
         self,
-        heartbeats: Sequence[Pulse],
+        heartbeats: Sequence[MonitoredPart],
         *,
         timeout_s: float,
         stop: StopFlag,
@@ -88,8 +88,8 @@ class Watchdog:
 
     def check(self) -> Stalled | None:
         """Checks all parts once; returns an error if one is hung."""
-        motionless: list[Pulse] = []
-        hung: list[Pulse] = []
+        motionless: list[MonitoredPart] = []
+        hung: list[MonitoredPart] = []
         for part in self._heartbeats:
             # Read in this order, because a part counts a beat before it ends its wait.
             waits, beats = part.waiting_for is not None, part.beats
@@ -105,14 +105,14 @@ class Watchdog:
             hung = [stuck for stuck in hung if not self._restart(stuck)]
         return Stalled(self._report(hung)) if hung else None
 
-    def _restart(self, part: Pulse) -> bool:
+    def _restart(self, part: MonitoredPart) -> bool:
         """Replaces a hung part, if possible; its first step may take as long as any other."""
         if not part.restart():
             return False
         del self._seen[part.name]
         return True
 
-    def _report(self, hung: list[Pulse]) -> str:
+    def _report(self, hung: list[MonitoredPart]) -> str:
         """Returns the names of the hung parts, and the stacks of all threads, theirs first."""
         frames, hung_threads = sys._current_frames(), {part.thread_id for part in hung}
         threads = sorted(threading.enumerate(), key=lambda entry: entry.ident not in hung_threads)

@@ -16,12 +16,12 @@ from uuid import uuid4
 
 from border_cli.checks.check import check_job
 from border_cli.config.compose import Composer
-from border_cli.config.describe import shown
+from border_cli.config.describe import format_setting
 from border_cli.config.job import Job
 from border_cli.config.sweep import sweep_terms
 from border_cli.errors import ConfigError, Interrupted, RunFailed, reason_of
 from border_cli.messages import complain, say
-from border_cli.process.startup import collect_from_here
+from border_cli.process.startup import resume_garbage_collection
 from border_cli.run.status import read_run
 from border_cli.sweep.panel import JobView
 from border_cli.sweep.plan import OUR_LAUNCHER
@@ -31,13 +31,13 @@ from border_cli.system.files import write_text
 from border_cli.system.machine import usable_cores
 from border_cli.tune.best import best_yaml
 from border_cli.tune.config import TuneConfig
-from border_cli.tune.halving import What, rung_budgets
+from border_cli.tune.halving import Action, rung_budgets
 from border_cli.tune.runs import Training, TrialRuns, length_of, without_tuned_ends
 from border_cli.tune.space import Space, check_space, read_space
-from border_cli.tune.store import opened
-from border_cli.tune.study import Trials, begun
+from border_cli.tune.store import open_store
+from border_cli.tune.study import Trials, open_study
 from border_cli.tune.table import StudyPanel, print_best, score_of
-from border_cli.tune.trials import TRIALS_JSON, Study, ranked
+from border_cli.tune.trials import TRIALS_JSON, Study, rank_trials
 from border_cli.words import shell_command, shortest, size
 
 STUDY_DB = "study.db"
@@ -66,10 +66,12 @@ def tune(
         space = read_space(files, name).without(overrides)
     check_job(base, composer)
     terms = sweep_terms(composer, overrides, OUR_LAUNCHER)
-    requested = described(config, space, base, overrides)  # checked before the space: faster
+    requested = describe_study(config, space, base, overrides)  # checked before the space: faster
     check_space(composer, space, overrides, terms)
     if config.dry_run:
-        entries = [f"  {param}: {shown(space.content[param])}" for param in space.hyperparameters]
+        entries = [
+            f"  {param}: {format_setting(space.content[param])}" for param in space.hyperparameters
+        ]
         budgets = ", ".join(map(requested.steps, range(len(requested.budgets))))
         say("\n".join([f"# {space.file}, budgets of {budgets}", "hyperparameters:", *entries]))
         return
@@ -81,25 +83,25 @@ def tune(
             f"trial after {requested.steps(0)}",
         )
     exists = (root / TRIALS_JSON).exists()
-    study = begun(root, requested)
+    study = open_study(root, requested)
     runs = TrialRuns(composer=composer, terms=terms, overrides=overrides, study=study, root=root)
     url = config.storage or f"sqlite:///{root / STUDY_DB}"
-    with opened(url, f"{study.name} {study.id}", root, begun=exists) as store:
+    with open_store(url, f"{study.name} {study.id}", root, begun=exists) as store:
         panel = StudyPanel()
         trials = Trials(study, space, store, config, runs, panel.event)
-        collect_from_here()
+        resume_garbage_collection()
         Tuning(trials, panel, config.jobs or usable_cores()).run()
         rows, fresh = trials.rows, trials.fresh
     shown_root = shlex.quote(str(shortest(root)))
     lines = [("next", f"{shell_command('border-plot')} {shown_root}")]
-    if (fresh or not study.fresh_seeds) and (best := next(iter(ranked(rows)), None)):
+    if (fresh or not study.fresh_seeds) and (best := next(iter(rank_trials(rows)), None)):
         winner = composer.job(runs.typed(best.settings)).config
         write_text(root / "best.yaml", best_yaml(composer, study, best, winner, fresh))
         lines = [("winner", f"{score_of(best, fresh)}: {shown_root}/best.yaml"), *lines]
     print_best(study, rows, *lines)
 
 
-def described(config: TuneConfig, space: Space, base: Job, overrides: Sequence[str]) -> Study:
+def describe_study(config: TuneConfig, space: Space, base: Job, overrides: Sequence[str]) -> Study:
     """Returns the study that a command requests. `base` is a job without the values of a trial."""
     unit, full, interval = length_of(base.config)
     rungs, reduction = config.rungs, config.reduction
@@ -178,7 +180,7 @@ class Tuning:
         training, runs = self.trials.take(), self.trials.runs
         if not isinstance(training, Training):
             self.asked_s = time.monotonic()
-            self.finished = training == What.finish and not self.trainings
+            self.finished = training == Action.finish and not self.trainings
             return
         try:
             jobs = runs.jobs(training)

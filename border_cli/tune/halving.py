@@ -36,7 +36,7 @@ EARLY = 1 / 2  # fraction of the budget beyond the first rung that is reserved f
 Floats: TypeAlias = NDArray[np.float64]
 
 
-class What(StrEnum):
+class Action(StrEnum):
     """The next action of a free process."""
 
     start = "start"  # start a new trial
@@ -51,7 +51,7 @@ class What(StrEnum):
 class Decision:
     """The next action, and the trial that it applies to."""
 
-    what: What
+    what: Action
     number: int | None = None
     reason: str = field(default="", compare=False)  # why a trial is pruned
 
@@ -76,14 +76,14 @@ def rung_budgets(full: int, *, rungs: int, reduction: int, interval: int) -> tup
     return tuple(min(full, interval * num) for num in evaluations)
 
 
-def counted(curve: Sequence[float], score: Score, last_evals: int) -> list[float]:
+def select_evaluations(curve: Sequence[float], score: Score, last_evals: int) -> list[float]:
     """Returns the evaluations of a run from which its score is computed. `last` returns at most the
     later half of the curve."""
     last = curve[len(curve) // 2 :][-last_evals:]
     return list({Score.last: last, Score.best: [max(curve)], Score.auc: curve}[score])
 
 
-def chances(samples: Floats) -> Floats:
+def prob_better_than_best(samples: Floats) -> Floats:
     """Returns P(a trial is better than the best one at its rung), 0.5 for the best itself.
 
     [N, S, K] -> [N]. Trials have the same seeds and are evaluated at the same steps, so differences
@@ -116,9 +116,9 @@ def next_step(trials: Sequence[Standing], study: Study, config: TuneConfig) -> D
     budgets, rungs = study.budgets, len(study.budgets)
     for trial in trials:
         if len(trial.samples) == rungs and not trial.ended:
-            return Decision(What.complete, trial.number)
+            return Decision(Action.complete, trial.number)
         if not (trial.samples or trial.busy or trial.ended):
-            return Decision(What.promote, trial.number)
+            return Decision(Action.promote, trial.number)
     first, full = budgets[0], budgets[-1]
     reached = [len(trial.samples) + trial.busy for trial in trials]  # includes rungs in training
     spendable = study.trials * (config.max_cost * full - first)  # beyond the first rung
@@ -138,21 +138,23 @@ def next_step(trials: Sequence[Standing], study: Study, config: TuneConfig) -> D
     waiting = list(_waiting(trials, rungs - 1))
     for probability, num_worse, num_at_rung, rung, number in reversed(waiting):
         if num_worse < num_at_rung // WORST and probability < config.risk:
-            return Decision(What.prune, number, "significantly worse than the best at its budget")
+            return Decision(Action.prune, number, "significantly worse than the best at its budget")
         too_expensive = full - budgets[rung] > left and max(reached) > rung + 1
         if too_expensive and not best_unknown:
-            return Decision(What.prune, number, "max_cost leaves too little to train it to the end")
+            return Decision(
+                Action.prune, number, "max_cost leaves too little to train it to the end"
+            )
         promote_early = (
             num_at_rung - num_worse <= num_at_rung // config.reduction and left > reserved
         )
         if promote_early and leaves_enough(number, rung):
-            return Decision(What.promote, number)
+            return Decision(Action.promote, number)
     if unstarted:
-        return Decision(What.start)
+        return Decision(Action.start)
     for *_, rung, number in sorted(waiting, reverse=True):  # the most promising trial first
         if leaves_enough(number, rung):
-            return Decision(What.promote, number)
-    return Decision(What.wait if any(trial.busy for trial in trials) else What.finish)
+            return Decision(Action.promote, number)
+    return Decision(Action.wait if any(trial.busy for trial in trials) else Action.finish)
 
 
 def best_of(trials: Sequence[Standing], rungs: int) -> Standing | None:
@@ -178,7 +180,9 @@ def _waiting(trials: Sequence[Standing], rungs: int) -> Iterator[tuple[float, in
         reached = [trial for trial in trials if len(trial.samples) > rung]
         reached.sort(key=lambda trial: float(trial.samples[rung].mean()))
         if reached:
-            probabilities = chances(np.array([trial.samples[rung] for trial in reached]))
+            probabilities = prob_better_than_best(
+                np.array([trial.samples[rung] for trial in reached])
+            )
         for num_worse, trial in enumerate(reached):
             if len(trial.samples) == rung + 1 and not (trial.busy or trial.ended):
                 yield probabilities[num_worse], num_worse, len(reached), rung, trial.number

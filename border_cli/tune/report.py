@@ -10,8 +10,8 @@ import numpy as np
 
 from border_cli.analysis.curves import RunCurve
 from border_cli.tune.space import space_of
-from border_cli.tune.store import imported_optuna
-from border_cli.tune.trials import Study, TrialRow, ranked
+from border_cli.tune.store import import_optuna
+from border_cli.tune.trials import Study, TrialRow, rank_trials
 
 LEAST_TRIALS = 8  # minimum number of trials to estimate the importance
 BEST_SHARE = 0.25  # fraction of the best trials, whose values are compared with those of all trials
@@ -22,7 +22,7 @@ def progress(root: Path, study: Study, rows: Sequence[TrialRow]) -> list[RunCurv
     are ordered by their end, unfinished ones last. Empty if there are no scores."""
     rows = sorted((row for row in rows if row.scores), key=lambda row: row.ended or "later")
     steps = np.cumsum([float(study.seeds * row.budget) for row in rows])  # [N]
-    best = [ranked(rows[: num + 1])[0].scores for num in range(len(rows))]  # [N][S]
+    best = [rank_trials(rows[: num + 1])[0].scores for num in range(len(rows))]  # [N][S]
     return [
         RunCurve(name=f"seed {seed}", env=study.env, group=str(root), x=steps, y=np.array(scores))
         for seed, scores in enumerate(zip(*best, strict=True))
@@ -36,11 +36,11 @@ def importance(study: Study, rows: Sequence[TrialRow]) -> Mapping[str, float]:
     Watanabe, Bansal and Hutter 2023, "PED-ANOVA: Efficiently Quantifying Hyperparameter Importance
     in Arbitrary Subspaces". Only the ranks of scores are used, since budgets differ.
     """
-    imported_optuna()
+    import_optuna()
     from optuna import create_study
     from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 
-    if len(rows := ranked(rows)) < LEAST_TRIALS:
+    if len(rows := rank_trials(rows)) < LEAST_TRIALS:
         return {}
     space = space_of(study.space, "").without(study.overrides)
     ranking = create_study(direction="maximize")

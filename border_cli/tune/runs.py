@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from border_cli.checks.dry_build import dry_built
+from border_cli.checks.dry_build import dry_build_jobs
 from border_cli.config.compose import Composer
 from border_cli.config.job import Job
 from border_cli.config.sweep import SweepTerms, jobs_of
@@ -22,7 +22,7 @@ from border_cli.settings.run import AUTO, ReplayRatioConfig, RunConfig, TrainerC
 from border_cli.settings.schedule import ENV_STEPS, UPDATES
 from border_cli.system.files import METRICS
 from border_cli.tune.trials import Study
-from border_cli.words import setting
+from border_cli.words import format_override
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -98,10 +98,10 @@ class TrialRuns:
     def jobs(self, training: Training) -> dict[Path, Job]:
         """Returns a job per seed that ends at the rung, checked and dry-built. Raises ConfigError
         if the settings are refused."""
-        common = [*self.typed(training.settings), setting("run_dir", str(self.root))]
+        common = [*self.typed(training.settings), format_override("run_dir", str(self.root))]
         batch = [[*common, f"resume={AUTO}", f"seed={seed}"] for seed in training.folders]
         composed = jobs_of(self.composer, batch, self.terms, training.trial.number)
-        [first] = dry_built(composed[:1]).jobs  # the dry build detects action masks
+        [first] = dry_build_jobs(composed[:1]).jobs  # the dry build detects action masks
         return {
             folder: replace(
                 job,

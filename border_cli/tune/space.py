@@ -29,13 +29,13 @@ from omegaconf import OmegaConf
 
 from border_cli.config.check import REFUSED, explanation
 from border_cli.config.compose import Composer
-from border_cli.config.describe import shown
+from border_cli.config.describe import format_setting
 from border_cli.config.files import Files
-from border_cli.config.overrides import parsed
+from border_cli.config.overrides import parse_overrides
 from border_cli.config.search_path import SEARCH
 from border_cli.config.sweep import SweepTerms, jobs_of
 from border_cli.errors import ConfigError
-from border_cli.words import setting, unknown
+from border_cli.words import format_override, unknown
 
 if TYPE_CHECKING:
     from optuna.trial import BaseTrial
@@ -117,7 +117,9 @@ class Space:
     def overrides(self, params: Mapping[str, Any]) -> list[str]:
         """Returns the overrides for the parameters, such as `agent.gamma=0.99`."""
         return [
-            setting(key, value) if isinstance(value, str) else f"{key}={shown(value)}"
+            format_override(key, value)
+            if isinstance(value, str)
+            else f"{key}={format_setting(value)}"
             for hyperparameter in self.hyperparameters.values()
             if hyperparameter.param in params
             for key, value in hyperparameter.settings(params[hyperparameter.param]).items()
@@ -130,7 +132,7 @@ class Space:
         together. The same holds for the parts of a schedule that a typed number replaces, and for
         hyperparameters that depend on one that is not searched.
         """
-        overrides = parsed(typed)
+        overrides = parse_overrides(typed)
         keys = {override.key_or_group for override in overrides}
         constants = tuple(
             f"{override.key_or_group}."
@@ -182,10 +184,14 @@ def _normalize_entries(content: Mapping[str, Any]) -> dict[str, Any]:
     for name, entry in content.items():
         fields = {"choices": {}, **entry, "name": name, "when": {}}
         if isinstance(fields["choices"], list):
-            fields["choices"] = {shown(value): {name: value} for value in fields["choices"]}
+            fields["choices"] = {
+                format_setting(value): {name: value} for value in fields["choices"]
+            }
         for other, labels in entry.get("when", {}).items():
             known_labels = normalized[other]["choices"] if other in normalized else ()
-            fields["when"][other] = [*map(shown, labels if isinstance(labels, list) else [labels])]
+            fields["when"][other] = [
+                *map(format_setting, labels if isinstance(labels, list) else [labels])
+            ]
             for label in fields["when"][other]:
                 if label not in known_labels:
                     raise ConfigError(f"{name}: when: {unknown(other, label, known_labels)}")

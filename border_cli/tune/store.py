@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from border_cli.errors import ConfigError, MissingPackage
-from border_cli.run.sweep_folder import alone
+from border_cli.run.sweep_folder import sweep_lock
 from border_cli.tune.config import Sampler
 from border_cli.tune.space import Space
 
@@ -93,19 +93,19 @@ def _as_complete(trial: FrozenTrial) -> FrozenTrial:
 
 
 @contextmanager
-def opened(url: str, name: str, root: Path, *, begun: bool) -> Iterator[TrialStore]:
+def open_store(url: str, name: str, root: Path, *, begun: bool) -> Iterator[TrialStore]:
     """Opens the study `name` in a storage, and creates it unless it has `begun`. Holds the lock of
     `root` meanwhile.
 
     Raises ConfigError if the storage fails or does not contain a study that has begun.
     """
-    optuna = imported_optuna()
+    optuna = import_optuna()
     from sqlalchemy.exc import SQLAlchemyError
 
     label = f"storage={url.partition('?')[0].rpartition('@')[2]}"  # without the password
     try:
         with ExitStack() as opened_here:
-            with alone(root):
+            with sweep_lock(root):
                 storage = optuna.storages.RDBStorage(url)
                 opened_here.callback(storage.engine.dispose)
                 if begun and name not in optuna.get_all_study_names(storage):
@@ -119,7 +119,7 @@ def opened(url: str, name: str, root: Path, *, begun: bool) -> Iterator[TrialSto
         raise ConfigError(f"{label}: {reason}") from error
 
 
-def imported_optuna() -> Any:
+def import_optuna() -> Any:
     """Imports Optuna; raises MissingPackage unless the required version is installed."""
     try:
         import optuna

@@ -16,10 +16,10 @@ from border_cli.messages import complain
 from border_cli.run.layout import STUDY, refuse_foreign
 from border_cli.run.lock import RunInUse, RunLock, running
 from border_cli.run.run_folder import RunFolder
-from border_cli.run.sweep_folder import alone
+from border_cli.run.sweep_folder import sweep_lock
 from border_cli.system.files import STUDY_JSON, SWEEP_JSON
 from border_cli.tune.config import Score, TuneConfig
-from border_cli.tune.halving import Standing, What, counted, next_step
+from border_cli.tune.halving import Action, Standing, next_step, select_evaluations
 from border_cli.tune.runs import FRESH, Training, TrialRuns
 from border_cli.tune.space import Space
 from border_cli.tune.store import CURVES, REASON, TrialStore
@@ -44,7 +44,7 @@ SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")
 MAY_CHANGE = ("id", "name", "command", "trials", "fresh_seeds")
 
 
-def begun(root: Path, requested: Study) -> Study:
+def open_study(root: Path, requested: Study) -> Study:
     """Creates the study in its directory, or resumes an existing one.
 
     Raises ConfigError if the directory contains something else or a study with other settings.
@@ -58,7 +58,7 @@ def begun(root: Path, requested: Study) -> Study:
             f"{journal} names another file, which SQLite would remove: delete the journal"
         )
     root.mkdir(parents=True, exist_ok=True)
-    with alone(root):
+    with sweep_lock(root):
         saved = read_study(root) if (root / STUDY_JSON).exists() else requested
         changed = [
             name
@@ -100,24 +100,24 @@ class Trials:
     fresh: list[float] = field(default_factory=list)  # the winner's scores on fresh seeds
     winner: FrozenTrial | None = None  # set once this or another command trains it on fresh seeds
 
-    def take(self) -> Training | What:
+    def take(self) -> Training | Action:
         """Returns the next training, finally that of the winner, or `wait` or `finish`.
 
         Carries out all other decisions on the way, such as adding and pruning trials.
         """
-        with alone(self.runs.root):
+        with sweep_lock(self.runs.root):
             while True:
                 trials = self.store.trials()[: self.study.trials]
                 standings = [self._standing(trial) for trial in trials]
                 decision = next_step(standings, self.study, self.config)
                 step, number = decision.what, decision.number
-                if step == What.finish:
+                if step == Action.finish:
                     return self._train_winner(trials) or step
-                if step == What.wait:
+                if step == Action.wait:
                     return step
                 if number is None:
                     self.store.add(self.space, self.config.sampler)
-                elif step == What.promote:
+                elif step == Action.promote:
                     rung = len(standings[number].samples)
                     return self._begin_training(trials[number], rung, range(self.study.seeds))
                 else:
@@ -164,7 +164,7 @@ class Trials:
         if training.of_winner:
             self.fresh = scores
         else:
-            with alone(self.runs.root):  # other commands read both writes or none
+            with sweep_lock(self.runs.root):  # other commands read both writes or none
                 self.store.report(trial, self.study.budgets[rung], score)
                 self.store.note(trial, CURVES, curves)
         on = " on fresh seeds" if training.of_winner else ""
@@ -186,7 +186,7 @@ class Trials:
         self.say(f"trial {training.trial.number}: {event}")
 
     def _scored_evaluations(self, curve: Sequence[float]) -> list[float]:
-        return counted(curve, Score(self.study.score), self.study.last_evals)
+        return select_evaluations(curve, Score(self.study.score), self.study.last_evals)
 
     def _standing(self, trial: FrozenTrial) -> Standing:
         curves = trial.user_attrs.get(CURVES, [[]])  # [S][E]
@@ -205,7 +205,7 @@ class Trials:
 
     def look(self) -> None:
         """Updates `rows` and, if they have changed, `trials.json`. Raises OSError."""
-        with alone(self.runs.root):  # never overwrites newer rows of another command
+        with sweep_lock(self.runs.root):  # never overwrites newer rows of another command
             rows = [self._row(trial) for trial in self.store.trials()]
             if rows != self.rows:
                 write_trials(self.runs.root, rows)

@@ -13,7 +13,7 @@ from border_cli.analysis.statistics import mean_over_seeds
 from border_cli.analysis.tables import with_interval
 from border_cli.recorder import figures, terminal
 from border_cli.sweep.panel import JobView, LivePanel
-from border_cli.tune.trials import Study, TrialRow, ranked
+from border_cli.tune.trials import Study, TrialRow, rank_trials
 
 BEST_WHILE_RUNNING, BEST_OF_ALL = 3, 10  # number of trials shown
 
@@ -26,7 +26,7 @@ class StudyPanel(LivePanel):
 
     def show(self, running: Sequence[JobView], study: Study, rows: Sequence[TrialRow]) -> None:
         """Updates the runs of this command and all trials, and redraws if a redraw is due."""
-        self.draw(running, counts(study, rows), best_table(ranked(rows)[:BEST_WHILE_RUNNING]))
+        self.draw(running, counts(study, rows), best_table(rank_trials(rows)[:BEST_WHILE_RUNNING]))
 
 
 def counts(study: Study, rows: Sequence[TrialRow]) -> str:
@@ -64,7 +64,7 @@ def best_table(rows: Sequence[TrialRow]) -> Table:
 
 def print_best(study: Study, rows: Sequence[TrialRow], *lines: tuple[str, str]) -> None:
     """Prints the best trials, the state of the study, the values of the best trial, and `lines`."""
-    console, best = terminal.make_console(), ranked(rows)
+    console, best = terminal.make_console(), rank_trials(rows)
     console.print(best_table(best[:BEST_OF_ALL]))
     first = [("best", f"trial {row.number}: {row.values}") for row in best[:1]]
     terminal.header(console, [("trials", counts(study, rows)), *first, *lines])

@@ -100,7 +100,7 @@ def _read(path: Path, convert: Callable[[Any], Read]) -> Read:
         return convert(json.loads(read_bytes(path)))
 
 
-def ranked(rows: Sequence[TrialRow]) -> list[TrialRow]:
+def rank_trials(rows: Sequence[TrialRow]) -> list[TrialRow]:
     """Returns the trials that have a score. Trials with the largest budget come first, and among
     these the best."""
     scored = (row for row in rows if row.scores and row.status != FAILED)

@@ -13,8 +13,8 @@ from border_cli.actor_manager.message_ring import MessageReader
 from border_cli.actor_manager.rate_limiter import Closed, RateLimiter
 from border_cli.actor_manager.shared_channel import (
     BUDGET,
+    COLLECTED,
     GRANTED,
-    MADE,
     WAITS,
     ChannelWriter,
     SharedChannel,
@@ -178,10 +178,10 @@ class Actors:
     def remaining(self, actor: int) -> int:
         """Returns the samples that remain of its grant; negative if it has overrun the grant."""
         channel = self.channels[actor]
-        return channel.learner[GRANTED] - channel.actor[MADE]
+        return channel.learner[GRANTED] - channel.actor[COLLECTED]
 
     def make(self, actor: int, samples: int) -> None:
-        self.channels[actor].actor[MADE] += samples
+        self.channels[actor].actor[COLLECTED] += samples
 
     def use_up(self) -> None:
         for actor in range(len(self.channels)):
@@ -193,7 +193,7 @@ class Actors:
 
     @property
     def made(self) -> int:
-        return sum(channel.actor[MADE] for channel in self.channels)
+        return sum(channel.actor[COLLECTED] for channel in self.channels)
 
     def is_woken(self, actor: int) -> bool:
         """Returns whether the actor was woken since the last call."""

@@ -58,12 +58,12 @@ def test_an_actor_that_died_between_its_message_and_its_count_lost_nothing(
     channel: SharedChannel,
 ) -> None:
     ChannelWriter(channel).send(message_of("vector", 0, 5))  # six env steps
-    channel.actor[words.MADE], channel.actor[words.ENV_STEPS] = 4, 5
+    channel.actor[words.COLLECTED], channel.actor[words.ENV_STEPS] = 4, 5
     assert channel.reap() == 0
-    assert (channel.actor[words.MADE], channel.actor[words.ENV_STEPS]) == (5, 6)
+    assert (channel.actor[words.COLLECTED], channel.actor[words.ENV_STEPS]) == (5, 6)
     # The second actor never sends two of its samples; the third dies as the first one did.
-    channel.actor[words.MADE], channel.actor[words.ENV_STEPS] = 7, 8
+    channel.actor[words.COLLECTED], channel.actor[words.ENV_STEPS] = 7, 8
     assert channel.reap() == 2
     ChannelWriter(channel).send(message_of("vector", 5, 3))  # four env steps
     assert channel.reap() == 0
-    assert (channel.actor[words.MADE], channel.actor[words.ENV_STEPS]) == (8, 12)
+    assert (channel.actor[words.COLLECTED], channel.actor[words.ENV_STEPS]) == (8, 12)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from border_cli.agent.augmentation import shifted, shifted_batch
+from border_cli.agent.augmentation import shift_batch, shift_images
 from border_cli.agent.config import DqnConfig
 from border_cli.agent.dqn import Dqn
 from border_cli.agent.learner_config import Augmentation
@@ -46,7 +46,7 @@ def batch(rows: int = 4) -> Batch:
 def test_an_image_is_shifted_and_its_edge_repeated() -> None:
     image = torch.tensor([[1, 2, 3], [4, 5, 6], [7, 8, 9]], dtype=torch.uint8)[None, None]
     images = image.expand(4, 1, 3, 3)
-    moved = shifted(images, torch.tensor([[1, 1], [0, 2], [2, 1], [0, 0]]), padding=1)
+    moved = shift_images(images, torch.tensor([[1, 1], [0, 2], [2, 1], [0, 0]]), padding=1)
     assert moved[:, 0].tolist() == [
         [[1, 2, 3], [4, 5, 6], [7, 8, 9]],
         [[2, 3, 3], [2, 3, 3], [5, 6, 6]],
@@ -61,7 +61,7 @@ def test_both_observations_are_shifted_by_up_to_four_pixels_each_on_its_own() ->
     single[:, 0, 4, 4] = 1
     numbers = torch.zeros(rows, 1)
     original = TensorBatch(single, numbers, numbers, numbers, single, numbers)
-    augmented = shifted_batch(original, [""], torch.Generator().manual_seed(0))
+    augmented = shift_batch(original, [""], torch.Generator().manual_seed(0))
     bright_pixels = [images.flatten(1).argmax(1) for images in (augmented.obs, augmented.next_obs)]
     # There are 9 x 9 possible shifts.
     assert all(set(positions.tolist()) == set(range(81)) for positions in bright_pixels)

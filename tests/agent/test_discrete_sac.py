@@ -12,7 +12,12 @@ from torch import Tensor
 from torch.distributions import Categorical
 
 from border_cli.agent.config import DiscreteSacConfig
-from border_cli.agent.discrete_sac import Chances, DiscreteSac, smallest, soft_value
+from border_cli.agent.discrete_sac import (
+    ChoiceProbabilities,
+    DiscreteSac,
+    pessimistic_values,
+    soft_value,
+)
 from border_cli.core.spaces import DiscreteSpace, EnvSpec, LeafSpace, MultiDiscreteSpace
 from border_cli.errors import ConfigError
 from border_cli.nn.tensor_batch import TensorBatch
@@ -105,7 +110,7 @@ def test_with_several_components_all_values_are_those_of_the_critic_with_the_sma
     """The critics expect 10 + 0 and 0 + 9. How a sum is split over components does not matter."""
     half = torch.full((1, 4), 0.5)
     q = torch.tensor([[[10.0, 10.0, 0.0, 0.0]], [[0.0, 0.0, 9.0, 9.0]]])
-    values = smallest(q, Chances(half, half.log()), is_single=False)
+    values = pessimistic_values(q, ChoiceProbabilities(half, half.log()), is_single=False)
     assert values.tolist() == [[0, 0, 9, 9]]
 
 

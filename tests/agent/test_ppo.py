@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from border_cli.agent.on_policy_policies import LOG_PROB, UNCLIPPED
-from border_cli.agent.ppo import Ppo, normalised, policy_loss, value_loss
+from border_cli.agent.ppo import Ppo, normalize_advantages, policy_loss, value_loss
 from border_cli.agent.ppo_config import PpoConfig
 from border_cli.core.interfaces import Policy
 from border_cli.core.spaces import (
@@ -160,8 +160,8 @@ def test_the_loss_of_the_values_takes_the_larger_error(clip_range: float | None)
 def test_advantages_of_a_minibatch_are_normalised_but_a_single_one() -> None:
     advantage = torch.tensor([1.0, 2.0, 6.0], dtype=torch.float64)
     expected = (np.array([1, 2, 6]) - 3) / (np.std([1, 2, 6], ddof=1) + 1e-8)
-    np.testing.assert_allclose(normalised(advantage).numpy(), expected)
-    assert normalised(advantage[:1]).tolist() == [1.0]
+    np.testing.assert_allclose(normalize_advantages(advantage).numpy(), expected)
+    assert normalize_advantages(advantage[:1]).tolist() == [1.0]
 
 
 @pytest.mark.parametrize("name", SPECS)

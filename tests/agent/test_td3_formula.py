@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from border_cli.agent.config import Td3Config
-from border_cli.agent.td3 import Td3, smoothed, td_target
+from border_cli.agent.td3 import Td3, smooth_action, td_target
 from border_cli.nn.tensor_batch import TensorBatch
 from tests.support.continuous_env import spec
 from tests.support.finite_differences import assert_slopes
@@ -27,7 +27,7 @@ def test_noise_on_target_actions_is_cut_twice():
     action = torch.tensor([[0.3, 0.9, -0.9, 0.0]], dtype=torch.float64)
     noise = torch.tensor([[1.0, 2.0, -0.25, -9.0]], dtype=torch.float64)
     expected = [[0.5, 1.0, -0.95, -0.5]]
-    noisy = smoothed(action, noise, std=0.2, clip=0.5).numpy()
+    noisy = smooth_action(action, noise, std=0.2, clip=0.5).numpy()
     np.testing.assert_allclose(noisy, expected, rtol=1e-12)
 
 

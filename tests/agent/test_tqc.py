@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from border_cli.agent.qrdqn import distance
-from border_cli.agent.tqc import quantile_loss, soft_quantiles, truncated
+from border_cli.agent.tqc import quantile_loss, soft_quantiles, truncate_quantiles
 from border_cli.core.types import Batch
 from border_cli.nn.tensor_batch import TensorBatch
 from tests.support.continuous_env import HALF, MIDDLE, batch, data_set, spec
@@ -19,11 +19,11 @@ from tests.support.soft_agents import tqc
 
 def test_the_largest_quantiles_of_all_critics_together_are_left_out():
     quantiles = double([[[1, 9, 2]], [[8, 3, 7]]])  # [2, 1, 3]
-    assert truncated(quantiles, 1).tolist() == [[1, 2, 3, 7]]
-    assert truncated(quantiles, 2).tolist() == [[1, 2]]
-    assert truncated(quantiles, 0).tolist() == [[1, 2, 3, 7, 8, 9]]
+    assert truncate_quantiles(quantiles, 1).tolist() == [[1, 2, 3, 7]]
+    assert truncate_quantiles(quantiles, 2).tolist() == [[1, 2]]
+    assert truncate_quantiles(quantiles, 0).tolist() == [[1, 2, 3, 7, 8, 9]]
     rows = double([[[1, 9], [5, 6]], [[8, 3], [0, 7]]])  # [2, 2, 2]
-    assert truncated(rows, 1).tolist() == [[1, 3], [0, 5]]
+    assert truncate_quantiles(rows, 1).tolist() == [[1, 3], [0, 5]]
 
 
 def test_every_quantile_of_a_target_is_discounted_with_the_entropy():

@@ -18,7 +18,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from border_cli.analysis.curves import Report, RunCurve, report
-from border_cli.analysis.drawing import STYLE, drawn, picture
+from border_cli.analysis.drawing import STYLE, picture, render
 
 LONG = "agent.learning_rate=0.0003, replay_buffer=prioritized, step_processor.n_steps="
 
@@ -69,7 +69,7 @@ def test_a_picture_is_the_same_whenever_and_wherever_it_is_drawn() -> None:
 
 
 def test_an_svg_names_groups_environment_and_axes() -> None:
-    svg = drawn(a_report(2), "svg")
+    svg = render(a_report(2), "svg")
     for text in ("agent.double", "cartpole", "env steps", "eval/return, mean"):
         assert f">{text}<".encode() in svg
 
@@ -115,7 +115,7 @@ def test_no_two_labels_of_ticks_touch_or_are_equal(
 
 
 def test_dollar_signs_are_no_formulas_and_the_users_style_changes_nothing() -> None:
-    plain = drawn(a_report(2, name=r"$\frac$"), "svg")
+    plain = render(a_report(2, name=r"$\frac$"), "svg")
     with mpl.rc_context({"font.size": 30.0, "axes.facecolor": "red"}):
-        assert drawn(a_report(2, name=r"$\frac$"), "svg") == plain
+        assert render(a_report(2, name=r"$\frac$"), "svg") == plain
     assert rb">$\frac$0<" in plain

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from border_cli.analysis.listing import Row, ordered, row_of, where
+from border_cli.analysis.listing import Row, filter_rows, row_of, sort_rows
 from border_cli.analysis.load import SavedRun
 from border_cli.errors import ConfigError
 from tests.support.written_runs import without_end, write_run
@@ -81,7 +81,7 @@ def test_a_run_without_an_end_is_shown_as_of_its_newest_row(tmp_path: Path) -> N
     ],
 )
 def test_conditions_choose_runs(conditions: str, met: str, rows: list[Row]) -> None:
-    assert names(where(rows, conditions)) == met
+    assert names(filter_rows(rows, conditions)) == met
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_conditions_choose_runs(conditions: str, met: str, rows: list[Row]) -> N
 )
 def test_what_is_no_condition_is_refused(conditions: str, message: str, rows: list[Row]) -> None:
     with pytest.raises(ConfigError, match=message):
-        where(rows, conditions)
+        filter_rows(rows, conditions)
 
 
 @pytest.mark.parametrize(
@@ -109,4 +109,4 @@ def test_what_is_no_condition_is_refused(conditions: str, message: str, rows: li
 def test_the_best_comes_first_and_what_has_no_value_last(
     key: str, order: str, rows: list[Row]
 ) -> None:
-    assert names(ordered(rows, key)) == order
+    assert names(sort_rows(rows, key)) == order

@@ -13,7 +13,7 @@ import pytest
 
 import border_cli
 from border_cli.analysis.load import SavedRun, load_runs
-from border_cli.config.check import checked
+from border_cli.config.check import check_settings
 from border_cli.config.compose import compose
 from border_cli.config.job import resolved_yaml
 from border_cli.errors import CheckpointError, ConfigError, MissingPackage
@@ -70,7 +70,7 @@ def test_pickled_and_frozen_settings_contain_the_chosen_option_of_every_group(
 ) -> None:
     config = compose("agent=rainbow", "env=cartpole")
     config.agent = replace(config.agent, gamma=0.9)
-    copy = pickle.loads(pickle.dumps(checked(replace(config, quiet=True))))
+    copy = pickle.loads(pickle.dumps(check_settings(replace(config, quiet=True))))
     (tmp_path / "frozen.yaml").write_text(resolved_yaml(copy), encoding="utf-8")
     for source in (copy, compose("seed=4", config_dir=str(tmp_path), config_name="frozen")):
         settings = flat_settings(source)

@@ -9,7 +9,7 @@ import pytest
 
 from border_cli.cli import train
 from border_cli.config.job import Job
-from border_cli.launch.attempt import attempt
+from border_cli.launch.attempt import start_attempt
 from border_cli.run.run_folder import EarlierRun
 from border_cli.settings.run import RunConfig
 from tests.support.commands import train_status
@@ -28,7 +28,7 @@ class Jobs:
     def __call__(self, job: Job) -> None:
         self.configs.append(job.config)
         self.jobs.append(job)
-        with attempt(job) as this_attempt:
+        with start_attempt(job) as this_attempt:
             self.earlier.append(this_attempt.earlier)
             if this_attempt.earlier.resumes:
                 this_attempt.save_settings()

@@ -10,7 +10,7 @@ import pytest
 
 from border_cli.config.compose import Composer
 from border_cli.errors import ConfigError
-from border_cli.sweep.plan import planned
+from border_cli.sweep.plan import plan_sweep
 from tests.support.commands import train_status
 
 Capture = pytest.CaptureFixture[str]
@@ -83,6 +83,6 @@ def test_the_jobs_of_another_sweeper_cannot_be_shown(folder: Path) -> None:
     assert folder
     sweeper = "hydra.sweeper._target_=another.Sweeper"
     overrides = ["env=cartpole", "seed=1,2", sweeper]
-    assert planned(Composer(), overrides, []).jobs == []
+    assert plan_sweep(Composer(), overrides, []).jobs == []
     with pytest.raises(ConfigError, match="dry_run=true cannot show the jobs of this sweeper"):
-        planned(Composer(), [*overrides, "dry_run=true"], [])
+        plan_sweep(Composer(), [*overrides, "dry_run=true"], [])

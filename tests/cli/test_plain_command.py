@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from border_cli.cli.plain_command import read_pairs, text, whole
+from border_cli.cli.plain_command import integer_reader, read_pairs, read_text
 from border_cli.errors import ConfigError
 
-READERS = {"episodes": whole(1), "lr": text}
+READERS = {"episodes": integer_reader(1), "lr": read_text}
 
 
 @pytest.mark.parametrize("folder", ["run", "my_sweep/lr=0.1", "lr=0.1"])

@@ -14,7 +14,7 @@ import pytest
 
 from border_cli.run.lock import RunLock
 from border_cli.run.sweep_folder import write_sweep
-from border_cli.sweep.names import sweep_job, sweep_plan
+from border_cli.sweep.names import make_sweep_job, merge_plan
 from tests.support.commands import runs_status
 from tests.support.written_runs import write_run
 
@@ -118,9 +118,9 @@ def sweep(folder: Path) -> Path:
     """A sweep over `agent.gamma` and seed with jobs that are done, failed, lost and not started."""
     root = folder / "sweep"
     root.mkdir()
-    jobs = [sweep_job(n, ["agent.gamma=0.9", f"seed={n}"], str(n)) for n in range(4)]
+    jobs = [make_sweep_job(n, ["agent.gamma=0.9", f"seed={n}"], str(n)) for n in range(4)]
     command = ["border-train", "-m"]
-    write_sweep(root, sweep_plan(jobs, command=command, launcher="basic", common=[]))
+    write_sweep(root, merge_plan(jobs, command=command, launcher="basic", common=[]))
     write_run(root / "0", {"agent.gamma": 0.9})
     write_run(root / "1", status="failed", exit_reason="ValueError: no", best_score=None)
     (root / "2").mkdir()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from border_cli.analysis.load import load_runs
-from border_cli.config.beginning import composing
+from border_cli.config.beginning import open_composer
 from border_cli.config.compose import compose
 from border_cli.config.job import resolved_yaml, write_resolved
 from border_cli.config.sweep import sweep_terms
@@ -45,7 +45,7 @@ def first(folder: Path) -> Callable[..., RunConfig]:
 
 def compose_from_first(*typed: str) -> RunConfig:
     """Returns the settings of `border-train --from first TYPED`."""
-    with composing(list(typed), origin="first") as (composer, overrides):
+    with open_composer(list(typed), origin="first") as (composer, overrides):
         return composer.job(overrides).config
 
 
@@ -86,7 +86,7 @@ def test_an_agent_chooses_options_of_other_groups_and_the_others_stay_as_they_we
 def test_a_sweep_starts_from_a_run(first: Callable[..., RunConfig]) -> None:
     first(*FIRST)
     typed = ["agent=dqn,rainbow", "seed=1,2"]
-    with composing(typed, origin="first", multirun=True) as (composer, overrides):
+    with open_composer(typed, origin="first", multirun=True) as (composer, overrides):
         jobs = sweep_terms(composer, overrides).jobs
         assert jobs is not None
         assert len(jobs) == 4

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from border_cli.config.check import checked
+from border_cli.config.check import check_settings
 from border_cli.config.compose import compose
 from border_cli.env.config import GymConfig
 from border_cli.errors import ConfigError
@@ -173,7 +173,7 @@ def test_a_value_assigned_in_python_is_checked_before_a_run(
     path: str, value: object, said: str
 ) -> None:
     with pytest.raises(ConfigError, match=re.escape(said)):
-        checked(changed(path, value))
+        check_settings(changed(path, value))
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_a_value_assigned_in_python_is_checked_before_a_run(
 def test_a_value_assigned_in_python_is_converted_as_from_yaml(
     path: str, value: object, meant: object
 ) -> None:
-    result: Any = checked(changed(path, value))
+    result: Any = check_settings(changed(path, value))
     for key in path.split("."):
         result = result[key] if isinstance(result, dict) else getattr(result, key)
     assert (result, type(result)) == (meant, type(meant))
@@ -205,4 +205,4 @@ def test_checking_settings_again_changes_nothing() -> None:
     for overrides in (("agent=sac", "env=pendulum"), ("trainer=sync", "recorder=none")):
         config = compose(*overrides)
         before = copy.deepcopy(config)
-        assert checked(config) == before == config
+        assert check_settings(config) == before == config

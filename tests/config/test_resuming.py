@@ -9,7 +9,7 @@ import pytest
 
 from border_cli.actor_manager.config import ProcessConfig, SerialConfig
 from border_cli.agent.config import DqnConfig
-from border_cli.config.beginning import composing
+from border_cli.config.beginning import open_composer
 from border_cli.config.compose import compose
 from border_cli.config.job import BEFORE, Job, begin_attempt, resolved_yaml, write_resolved
 from border_cli.config.overrides import run_to_resume
@@ -39,7 +39,7 @@ def run_dir(folder: Path, saved: str) -> Path:
 
 def compose_resumed(run_dir: Path, *overrides: str, folders: tuple[str, ...] = ()) -> Job:
     typed = [f"resume={run_dir}", *overrides]
-    with composing(typed, config_dirs=folders) as (composer, words):
+    with open_composer(typed, config_dirs=folders) as (composer, words):
         return composer.job(words)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from border_cli.config.beginning import composing
+from border_cli.config.beginning import open_composer
 from border_cli.config.compose import Composer, compose
 from border_cli.config.job import resolved_yaml, write_resolved
 from border_cli.config.saved import load_resolved, read_saved
@@ -100,7 +100,7 @@ def edited(write: Write) -> Callable[[str, str], Path]:
 
 
 def resumed(run_dir: Path) -> RunConfig:
-    with composing([f"resume={run_dir}"]) as (composer, words):
+    with open_composer([f"resume={run_dir}"]) as (composer, words):
         return composer.job(words).config
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from border_cli.agent.config import SacConfig
-from border_cli.config.beginning import composing
+from border_cli.config.beginning import open_composer
 from border_cli.config.compose import Composer, compose
 from border_cli.config.job import Job, resolved_yaml, write_resolved
 from border_cli.config.saved import load_resolved
@@ -29,7 +29,7 @@ def compose_job(*overrides: str, folder: Path | None = None) -> Job:
 
 
 def resumed_job(folder: Path, *typed: str) -> Job:
-    with composing([f"resume={folder / 'run'}", *typed]) as (composer, words):
+    with open_composer([f"resume={folder / 'run'}", *typed]) as (composer, words):
         return composer.job(words)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from border_cli.core.timing import LEARNER_SECTIONS, SharesSince, Timing, shares, summed
+from border_cli.core.timing import LEARNER_SECTIONS, SharesSince, Timing, shares, sum_seconds
 from tests.support.fakes import FakeClock
 
 
@@ -98,5 +98,5 @@ def test_an_estimate_that_shrank_is_no_negative_time() -> None:
 
 def test_the_seconds_of_several_actors_are_added_by_section() -> None:
     parts = [{"act": 1.0, "blocked": 2.0}, {}, {"act": 4.0, "send": 8.0}]
-    assert summed(parts) == {"act": 5.0, "blocked": 2.0, "send": 8.0}
-    assert summed([]) == {}
+    assert sum_seconds(parts) == {"act": 5.0, "blocked": 2.0, "send": 8.0}
+    assert sum_seconds([]) == {}

@@ -12,7 +12,12 @@ import pytest
 
 from border_cli.core.spaces import DictSpace, DiscreteSpace, EnvSpec
 from border_cli.dataset import recorded_episodes as module
-from border_cli.dataset.recorded_episodes import Checksum, RecordedEpisode, grouped, parallel_steps
+from border_cli.dataset.recorded_episodes import (
+    Checksum,
+    RecordedEpisode,
+    group_episodes,
+    parallel_steps,
+)
 from border_cli.errors import ConfigError
 from border_cli.step_processor.config import NStepConfig
 from border_cli.step_processor.n_step import NStep
@@ -111,12 +116,12 @@ def test_a_dict_keeps_its_keys() -> None:
 def test_groups_are_bounded_in_number_and_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     many = [episode(0, [0.0] * length) for length in (1, 1, 9, 1, 1, 1)]
     monkeypatch.setattr(module, "GROUP", 3)
-    assert [len(group) for group in grouped(many, SPEC)] == [3, 3]
+    assert [len(group) for group in group_episodes(many, SPEC)] == [3, 3]
     # an observation has 4 bytes, so three episodes of up to 10 observations need 120 bytes
     monkeypatch.setattr(module, "GROUP_NBYTES", 100)
-    assert [len(group) for group in grouped(many, SPEC)] == [2, 2, 2]
+    assert [len(group) for group in group_episodes(many, SPEC)] == [2, 2, 2]
     monkeypatch.setattr(module, "GROUP_NBYTES", 1)
-    assert [len(group) for group in grouped(many, SPEC)] == [1] * 6
+    assert [len(group) for group in group_episodes(many, SPEC)] == [1] * 6
 
 
 def test_a_checksum_depends_on_every_value_and_on_nothing_else() -> None:

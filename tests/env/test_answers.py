@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from border_cli.core.raw_values import observations
-from border_cli.core.spaces import allocate, space_of
+from border_cli.core.raw_values import make_converter
+from border_cli.core.spaces import allocate, convert_space
 from border_cli.core.types import Array
 from border_cli.env.answers import TERMINATED, as_flag, as_reward
 from border_cli.env.config import GymConfig
@@ -30,8 +30,8 @@ NAMED = spaces.Dict(place=REAL, room=spaces.Discrete(4))
 
 def write(space: gym.Space[Any], value: Any) -> Array:
     """Returns storage of one row that contains an observation."""
-    storage = allocate(space_of(raw_observation(space)), 1)
-    observations(raw_observation(space)).write(storage, 0, value)
+    storage = allocate(convert_space(raw_observation(space)), 1)
+    make_converter(raw_observation(space)).write(storage, 0, value)
     return storage
 
 
@@ -52,7 +52,7 @@ def test_numbers_of_any_type_that_fit_become_a_row(space: Any, value: Any, row: 
     storage = write(space, value)
     assert not isinstance(storage, dict)
     np.testing.assert_array_equal(storage[0], row)
-    read = observations(raw_observation(space))(np.stack([value, value]), 2)
+    read = make_converter(raw_observation(space))(np.stack([value, value]), 2)
     assert not isinstance(read, dict)
     assert (read.dtype, read.shape) == (storage.dtype, (2, *storage.shape[1:]))
     np.testing.assert_array_equal(read, [storage[0], storage[0]])
@@ -86,9 +86,9 @@ def test_values_that_numpy_would_broadcast_wrap_or_parse_are_refused(
 
 def test_one_wrong_observation_among_many_is_named_by_its_place() -> None:
     with pytest.raises(BadStep, match=r": its shape is \(3, 2\), not \(2, 2\)$"):
-        observations(raw_observation(REAL))(np.zeros((3, 2)), 2)
+        make_converter(raw_observation(REAL))(np.zeros((3, 2)), 2)
     with pytest.raises(BadStep, match=r": 9 at \[1, 1\] is out of bounds$"):
-        observations(raw_observation(DIGITS))(np.array([[0, 0], [0, 9]], np.int8), 2)
+        make_converter(raw_observation(DIGITS))(np.array([[0, 0], [0, 9]], np.int8), 2)
 
 
 @pytest.mark.parametrize("given", [1, True, np.float32(1), np.int8(1), np.array([1.0]), [1]])

@@ -17,7 +17,7 @@ from border_cli.core.spaces import (
     DiscreteSpace,
     EnvSpec,
     MultiDiscreteSpace,
-    space_of,
+    convert_space,
 )
 from border_cli.env.config import GymConfig
 from border_cli.env.gym import GymEnvFactory
@@ -25,7 +25,7 @@ from border_cli.env.gym_env import GymEnv
 from border_cli.env.gym_spaces import MaskedDict, raw_observation, raw_space, raw_spaces
 from border_cli.errors import BadStep, ConfigError
 from border_cli.run.spec import spec_as_json, spec_from_json
-from border_cli.system.files import finite
+from border_cli.system.files import replace_non_finite
 
 FLAG = spaces.Discrete(2)
 
@@ -37,7 +37,7 @@ def make(spaced: Any, observation: Any, action: Any, observations: list[Any]) ->
 
 def test_float64_arrives_as_float32(spaced):
     space = spaces.Box(-1e300, 5.0, (2,), np.float64)
-    ours = space_of(raw_observation(space, "X-v0"))
+    ours = convert_space(raw_observation(space, "X-v0"))
     assert isinstance(ours, BoxSpace)
     assert (ours.dtype, ours.low.dtype) == ("float32", np.float32)
     assert (ours.low.tolist(), ours.high.tolist()) == ([-np.inf] * 2, [5.0] * 2)
@@ -64,7 +64,7 @@ def test_named_parts_keep_the_order_of_the_space(spaced):
             m=spaces.MultiDiscrete([3, 3]),
         )
     )
-    ours = space_of(raw_observation(space, "X-v0"))
+    ours = convert_space(raw_observation(space, "X-v0"))
     assert isinstance(ours, DictSpace)
     assert list(ours.spaces) == ["z", "a", "m"]
     observations = [{"a": 4, "m": np.array([2, 1]), "z": np.array([0.0, 0.5])}]
@@ -171,7 +171,9 @@ def policy_for(observation: Any, action: Any = FLAG) -> LoadedPolicy:
     """Returns a policy whose spec was written to JSON and read again."""
     raw = raw_spaces(observation, action, "X-v0")
     spec = EnvSpec("X-v0", *raw.ours, None, raw=raw)
-    read = spec_from_json(json.loads(json.dumps(finite(spec_as_json(spec)), allow_nan=False)))
+    read = spec_from_json(
+        json.loads(json.dumps(replace_non_finite(spec_as_json(spec)), allow_nan=False))
+    )
     assert repr(read) == repr(spec)
     unused: Any = None
     return LoadedPolicy(unused, read)

@@ -15,18 +15,18 @@ import pytest
 from global_draws import GUESS
 
 from border_cli import compose
-from border_cli.checks.dry_build import dry_built
+from border_cli.checks.dry_build import dry_build_jobs
 from border_cli.config.job import Job
 from border_cli.core.interfaces import Env
 from border_cli.env.config import GymConfig
 from border_cli.env.gym import GymEnvFactory
 from border_cli.env.own_generators import OwnGenerators, global_states
-from border_cli.launch.trial import called, tried
+from border_cli.launch.trial import convert_errors, try_factory
 
 
 def uses_global_generators(**settings: Any) -> bool:
     factory = GymEnvFactory(GymConfig(**settings))
-    spec = tried(factory, partial(called, "the environment"), plays=True)
+    spec = try_factory(factory, partial(convert_errors, "the environment"), plays=True)
     assert factory.config.own_generators is (True if spec.own_generators else None)
     return spec.own_generators
 
@@ -41,7 +41,7 @@ def test_draws_from_the_global_generators_are_found_as_the_environment_is_tried(
 
 def test_what_is_found_becomes_a_setting_of_the_run() -> None:
     config = compose("agent=dqn", f"env.id={GUESS}", "trainer.max_opt_steps=1")
-    (job,) = dry_built([Job(folder=Path("run"), config=config)]).jobs
+    (job,) = dry_build_jobs([Job(folder=Path("run"), config=config)]).jobs
     assert job.config.env == GymConfig(id=GUESS, own_generators=True)
 
 

@@ -128,4 +128,4 @@ def test_on_a_full_disk_the_film_before_stays(tmp_path: Path, suffix: str) -> No
 
 def test_small_frames_are_enlarged_by_a_whole_number() -> None:
     small: Any = np.zeros((84, 100, 3), np.uint8)
-    assert film.drawn(small, "text").size == (300, 252 + 24)
+    assert film.draw_caption(small, "text").size == (300, 252 + 24)

@@ -19,7 +19,7 @@ from border_cli.core.spaces import BoxSpace, DictSpace, EnvSpec, Space
 from border_cli.core.types import Array
 from border_cli.env.gym_spaces import MaskedDict, raw_spaces
 from border_cli.errors import CheckpointError, ConfigError
-from border_cli.export.verify import verified
+from border_cli.export.verify import verify_export
 from border_cli.export.write import form_of, seal, write_formats
 from border_cli.registry import AGENTS, register_builtin
 from border_cli.run.exported import (
@@ -28,7 +28,7 @@ from border_cli.run.exported import (
     POLICY_ONNX,
     VERIFICATION,
     ExportedFolder,
-    opened_folder,
+    open_export,
 )
 from tests.support.case_sampling import ALL, thinned
 
@@ -132,19 +132,19 @@ def sampled(spec: EnvSpec, space: gym.Space[Any], rows: int = ROWS) -> Array:
 def exported(
     place: Path, agent: TorchAgent, rows: Array, *, onnx: bool = True, name: str = "any"
 ) -> list[str]:
-    """Writes and verifies the exported formats. `verified` needs the settings of a run to load
+    """Writes and verifies the exported formats. `verify_export` needs the settings of a run to load
     `model.safetensors`, so its weights are loaded into another agent here instead."""
     policy, form = policy_of(agent), form_of(agent, policy_of(agent), name)
     place.mkdir()
     write_formats(place, agent, policy, form, rows, onnx=onnx)
     seal(place, agent, form)
-    folder = opened_folder(place)
+    folder = open_export(place)
     other = AGENTS.build(agent.config, spec=agent.spec, device="cpu", seed=1)
     other.load_weights(folder.weights())
     expected = policy.act(rows, explore=False)
     np.testing.assert_array_equal(policy_of(other).act(rows, explore=False), expected)
     files = {file: entry for file, entry in folder.content["files"].items() if file != MODEL}
-    return verified(ExportedFolder(place, {**folder.content, "files": files}))
+    return verify_export(ExportedFolder(place, {**folder.content, "files": files}))
 
 
 def actions_of(variant: str) -> list[str]:
@@ -243,7 +243,7 @@ def test_another_answer_is_told_with_its_row(tmp_path: Path, what: str) -> None:
     agent = agent_of("td3", spec)
     folder = tmp_path / "to"
     exported(folder, agent, sampled(spec, REALS), onnx=False)
-    arrays: Any = opened_folder(folder).arrays(VERIFICATION)
+    arrays: Any = open_export(folder).arrays(VERIFICATION)
     arrays[what][3] += 1e-3
     np.savez(folder / VERIFICATION, **arrays)
     (folder / "policy.json").unlink()
@@ -251,7 +251,7 @@ def test_another_answer_is_told_with_its_row(tmp_path: Path, what: str) -> None:
     with pytest.raises(
         CheckpointError, match=rf"policy\.npz differs .*: {what} by .*, most in row 3 of"
     ):
-        verified(opened_folder(folder))
+        verify_export(open_export(folder))
 
 
 def test_components_of_choices_are_never_multiplied_out() -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from border_cli.nn.architecture import Architecture
-from border_cli.nn.dense import Layer, deltas, forward_pass, gradient_of
+from border_cli.nn.dense import Layer, compute_deltas, compute_gradient, forward_pass
 from border_cli.nn.network import LearnedNetwork, Network, target_of
 from tests.support.spaces import numbers
 
@@ -43,16 +43,18 @@ def test_worked_by_hand():
     activations = forward_pass([first, second], torch.tensor([[4.0], [-1.0]]), onednn=False)
     # relu(4, -3) = (4, 0), 2*4 - 1 = 7;  relu(-1, 2) = (0, 2), 3*2 - 1 = 5
     assert [rows.tolist() for rows in activations] == [[[4], [-1]], [[4, 0], [0, 2]], [[7], [5]]]
-    layer_deltas = deltas([first, second], activations, torch.tensor([[1.0], [10.0]]), onednn=False)
+    layer_deltas = compute_deltas(
+        [first, second], activations, torch.tensor([[1.0], [10.0]]), onednn=False
+    )
     assert [rows.tolist() for rows in layer_deltas] == [[[2, 0], [0, 30]], [[1], [10]]]
-    gradient = gradient_of([first, second], layer_deltas, activations, onednn=False)
+    gradient = compute_gradient([first, second], layer_deltas, activations, onednn=False)
     assert [tensor.tolist() for tensor in gradient] == [[[8], [-30]], [2, 30], [[4, 20]], [11]]
 
 
 def test_a_relu_at_zero_passes_nothing():
     layer = Layer(torch.ones(1, 1), torch.zeros(1))
     activations = forward_pass([layer, layer], torch.zeros(1, 1), onednn=False)
-    first, _ = deltas([layer, layer], activations, torch.ones(1, 1), onednn=False)
+    first, _ = compute_deltas([layer, layer], activations, torch.ones(1, 1), onednn=False)
     assert float(first) == 0
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from border_cli.errors import ConfigError, RunFailed
-from border_cli.nn.compile import Compiled, copied, refuse_without_compiler
+from border_cli.nn.compile import Compiled, copy_tensors, refuse_without_compiler
 from tests.support.compilers import needs_compiler
 
 CPU = torch.device("cpu")
@@ -61,7 +61,7 @@ def test_copies_are_those_of_all_tensors_and_gradients_flow_through_them():
 
     weight = torch.ones(2, requires_grad=True)
     result = (weight * 3).sum(), Result(torch.zeros(2), {"a": torch.ones(1)}), [torch.zeros(1)]
-    loss, copy, listed = copied(result)
+    loss, copy, listed = copy_tensors(result)
     result[1].loss.fill_(7)
     result[1].tensors["a"].fill_(7)
     result[2][0].fill_(7)

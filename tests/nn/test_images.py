@@ -8,14 +8,14 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from border_cli.nn.encoding import AS_IT_IS, Scaling
+from border_cli.nn.encoding import IDENTITY, Scaling
 from border_cli.nn.images import (
     Convolution,
     ImpalaResNet,
     MinatarCnn,
     NatureCnn,
     Residual,
-    pooled,
+    max_pool,
 )
 
 NETWORKS = (MinatarCnn, NatureCnn, ImpalaResNet)
@@ -85,7 +85,7 @@ def test_the_nature_network_is_that_of_torchs_own_layers():
 
 def test_the_minatar_network_is_that_of_its_paper():
     """The authors use `nn.Conv2d(in_channels, 16, kernel_size=3, stride=1)` and ReLU."""
-    network = with_biases(MinatarCnn((4, 10, 10), generator(), AS_IT_IS))
+    network = with_biases(MinatarCnn((4, 10, 10), generator(), IDENTITY))
     (first,) = network.convolutions
     plain = nn.Sequential(plain_convolution(first, 1, 0), nn.ReLU(), nn.Flatten())
     images = pixels(5, 4, 10, 10) > 127
@@ -108,7 +108,7 @@ def test_scaling_pixels_in_the_network_equals_scaling_them_beforehand(
     """Includes the edges, which the ResNet pads with the lowest pixel value."""
     scaled, plain = (
         with_biases(network((3, 40, 37), generator(), pixel_scaling))
-        for pixel_scaling in (scaling, AS_IT_IS)
+        for pixel_scaling in (scaling, IDENTITY)
     )
     images = pixels(2, 3, 40, 37)
     low, factor = (np.reshape(array, (-1, 1, 1)) for array in scaling)
@@ -150,18 +150,18 @@ def test_the_size_is_that_of_the_rows(
 
 def test_pooling_of_an_even_side_starts_at_the_first_pixel():
     image = torch.arange(16.0).reshape(1, 1, 4, 4)
-    assert pooled(image).tolist() == [[[[10, 11], [14, 15]]]]
+    assert max_pool(image).tolist() == [[[[10, 11], [14, 15]]]]
 
 
 def test_pooling_of_an_odd_side_starts_before_the_first_pixel():
     image = torch.arange(9.0).reshape(1, 1, 3, 3)
-    assert pooled(image).tolist() == [[[[4, 5], [7, 8]]]]
-    assert pooled(-1 - image).tolist() == [[[[-1, -2], [-4, -5]]]]
+    assert max_pool(image).tolist() == [[[[4, 5], [7, 8]]]]
+    assert max_pool(-1 - image).tolist() == [[[[-1, -2], [-4, -5]]]]
 
 
 def test_height_and_width_are_pooled_each_in_its_own_way():
     image = torch.arange(6.0).reshape(1, 1, 2, 3)
-    assert pooled(image).tolist() == [[[[4, 5]]]]
+    assert max_pool(image).tolist() == [[[[4, 5]]]]
 
 
 def test_a_residual_block_worked_by_hand():
@@ -218,7 +218,7 @@ def test_gradients_lie_in_memory_as_the_weights_do(network: type[Network]):
 
 
 @pytest.mark.parametrize(
-    "scaling", [AS_IT_IS, Scaling(np.array(3, np.float32), np.array(0.01, np.float32))]
+    "scaling", [IDENTITY, Scaling(np.array(3, np.float32), np.array(0.01, np.float32))]
 )
 def test_rounded_convolutions_give_the_same_within_the_eight_bits_of_bfloat16(
     scaling: Scaling,

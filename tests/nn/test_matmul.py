@@ -15,9 +15,9 @@ from border_cli.nn.architecture import Architecture
 from border_cli.nn.dense import linear
 from border_cli.nn.ensemble import Critics
 from border_cli.nn.matmul import (
-    chosen_matmul,
+    choose_matmul,
+    describe_matmul,
     has_onednn,
-    matmul_line,
     product,
     rounds_convolutions,
     suits_onednn,
@@ -200,9 +200,9 @@ def test_medium_precision_without_bfloat16_units_is_reported(
     has: bool, said: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(matmul, "has_bfloat16", lambda: has)
-    line = matmul_line(Matmul.mkl, MatmulPrecision.medium)
+    line = describe_matmul(Matmul.mkl, MatmulPrecision.medium)
     assert ("no bfloat16 units" in line) == said
-    assert "bfloat16" not in matmul_line(Matmul.mkl, HIGHEST)
+    assert "bfloat16" not in describe_matmul(Matmul.mkl, HIGHEST)
 
 
 @pytest.mark.parametrize(
@@ -218,16 +218,16 @@ def test_the_rule_reads_the_processor_and_what_is_set_wins(
     processor: tuple[str, str], expected: Matmul, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(matmul, "processor", lambda: processor)
-    assert chosen_matmul(Matmul.auto, HIGHEST) == expected
-    assert chosen_matmul(Matmul.auto, MatmulPrecision.medium) == Matmul.mkl
+    assert choose_matmul(Matmul.auto, HIGHEST) == expected
+    assert choose_matmul(Matmul.auto, MatmulPrecision.medium) == Matmul.mkl
     for typed in (Matmul.mkl, Matmul.onednn):
-        assert chosen_matmul(typed, HIGHEST) == typed
+        assert choose_matmul(typed, HIGHEST) == typed
 
 
 def test_the_header_says_what_multiplies_and_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(matmul, "processor", lambda: AMD)
-    line = matmul_line(Matmul.auto, HIGHEST)
+    line = describe_matmul(Matmul.auto, HIGHEST)
     assert line == "oneDNN (agent.matmul=auto; AuthenticAMD, AVX512)"
     monkeypatch.setattr(matmul, "has_onednn", lambda: False)
     for setting in (Matmul.auto, Matmul.onednn):
-        assert "oneDNN" not in matmul_line(setting, HIGHEST)
+        assert "oneDNN" not in describe_matmul(setting, HIGHEST)

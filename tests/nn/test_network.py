@@ -19,7 +19,7 @@ from border_cli.nn.encoding import encode, encoded_size
 from border_cli.nn.features import Features, Torso
 from border_cli.nn.network import Network, polyak_update, target_of, without_gradient
 from border_cli.nn.numpy_network import NumpyMlp, NumpyNetwork
-from border_cli.nn.saving import copied_arrays
+from border_cli.nn.saving import copy_arrays
 from border_cli.nn.tensor_batch import tensor_obs
 from border_cli.nn.torch_encoder import TorchEncoder
 from tests.support.case_sampling import sampled
@@ -62,7 +62,7 @@ def network_and_twin(
 ) -> tuple[Network, Any]:
     """Builds a network, and its numpy twin from the arrays of a snapshot."""
     network = Network(architecture, outputs, seeded())
-    arrays = copied_arrays(nn.ModuleDict({"features": features, "network": network}))
+    arrays = copy_arrays(nn.ModuleDict({"features": features, "network": network}))
     return network, build_twin(architecture, arrays)
 
 
@@ -94,7 +94,7 @@ def test_both_forward_passes_give_the_same_values(
     with torch.no_grad():
         for parameter in network.parameters():  # also those that start as ones or zeros
             parameter += 0.3 * torch.randn(parameter.shape, generator=seeded(2))
-    arrays = copied_arrays(nn.ModuleDict({"features": features, "network": network}))
+    arrays = copy_arrays(nn.ModuleDict({"features": features, "network": network}))
     twin = build_twin(architecture, arrays)
     expected = network(features(tensor_obs(observations))).detach().numpy()  # [N, 3]
     outputs = twin(observations)

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from border_cli.errors import CheckpointError
-from border_cli.nn.saving import copied_state, first_not_finite, load_state, save_state
+from border_cli.nn.saving import copy_state, first_not_finite, load_state, save_state
 
 
 class Trap:
@@ -34,7 +34,7 @@ def test_a_state_is_read_as_it_was_written(tmp_path: Path):
 
 def test_a_copied_state_is_not_changed_with_the_original():
     weight = torch.zeros(2)
-    copied = copied_state({"list": [weight], "dict": {"w": weight}, "n": 1})
+    copied = copy_state({"list": [weight], "dict": {"w": weight}, "n": 1})
     weight += 1
     assert copied["list"][0].tolist() == copied["dict"]["w"].tolist() == [0, 0]
     assert copied["n"] == 1

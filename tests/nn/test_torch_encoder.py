@@ -22,7 +22,7 @@ from border_cli.nn.numpy_network import (
     NumpyValueNetwork,
 )
 from border_cli.nn.quantile_network import QuantileNetwork
-from border_cli.nn.saving import copied_arrays
+from border_cli.nn.saving import copy_arrays
 from border_cli.nn.tensor_batch import tensor_obs
 from border_cli.nn.torch_encoder import TorchEncoder
 from border_cli.nn.value_network import ValueNetwork
@@ -55,7 +55,7 @@ def features_of(architecture: Architecture, *, normalize: bool) -> Features:
 
 def arrays_of(features: Features, network: nn.Module) -> Any:
     """Returns the read-only arrays of a snapshot."""
-    return copied_arrays(nn.ModuleDict({"features": features, "network": network}))
+    return copy_arrays(nn.ModuleDict({"features": features, "network": network}))
 
 
 @pytest.mark.parametrize("normalize", [False, True])

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from border_cli.process.startup import collect_from_here, not_collecting
+from border_cli.process.startup import paused_garbage_collection, resume_garbage_collection
 
 AT_EXIT = """
 import atexit, gc
@@ -20,14 +20,14 @@ print("frozen before:", gc.get_freeze_count())
 
 def test_nothing_is_collected_while_a_command_starts() -> None:
     assert gc.isenabled()
-    with not_collecting():
+    with paused_garbage_collection():
         assert not gc.isenabled()
     assert gc.isenabled()
 
 
 def test_a_run_collects_and_passes_over_what_the_start_left() -> None:
-    with not_collecting():
-        collect_from_here()
+    with paused_garbage_collection():
+        resume_garbage_collection()
         assert gc.isenabled()
         assert gc.get_freeze_count() > 1000
     assert gc.isenabled()

@@ -16,8 +16,8 @@ from border_cli.ray.connection import (
     ClusterSettings,
     _connected,
     _explained,
+    find_connection_error,
     refuse_unreachable,
-    unanswered,
 )
 from tests.support.commands import isolated, train_status
 
@@ -45,7 +45,7 @@ def test_an_address_where_nothing_answers_is_refused() -> None:
             with pytest.raises(ClusterRefused, match=f"={typed}: nothing answers at {address} "):
                 refuse_unreachable(ClusterSettings(address=typed))
         closed.listen()
-        assert unanswered(address, 1.0) is None
+        assert find_connection_error(address, 1.0) is None
 
 
 def test_an_address_must_have_a_port() -> None:

@@ -21,7 +21,7 @@ from border_cli.ray.leases import (
     Stage,
     Times,
 )
-from border_cli.ray.remote_actor import Answer
+from border_cli.ray.remote_actor import CallResult
 
 STALL_S = 60.0
 
@@ -89,7 +89,7 @@ class Run:
         self.leases.version = 1
         self.leases.begin(0.0, num_actors if wanted is None else wanted)
 
-    def _on_delivered(self, actor_id: int, answer: Answer, times: Times) -> None:
+    def _on_delivered(self, actor_id: int, answer: CallResult, times: Times) -> None:
         self.delivered.append((actor_id, answer.rows))
         self.times.append(times)
 
@@ -108,14 +108,14 @@ class Run:
     def build(self, *actors: int) -> None:
         for actor_id in actors:
             self.report(ReportKind.PLACED, actor_id, "host, process 7")
-            self.report(ReportKind.BUILT, actor_id, Answer())
+            self.report(ReportKind.BUILT, actor_id, CallResult())
         self.pump()
 
     def answer(self, call: Call, *, acted_s: float = 0.001, **answer: Any) -> None:
         """Makes a call return; `rows` may differ from the samples requested."""
         self.cluster.calls.remove(call)
         rows = answer.pop("rows", call.samples)
-        returned = Answer(message=message(call.actor_id, rows), acted_s=acted_s, **answer)
+        returned = CallResult(message=message(call.actor_id, rows), acted_s=acted_s, **answer)
         report = ActorReport(
             ReportKind.RETURNED, call.actor_id, call.incarnation, returned, call.lease
         )
@@ -217,7 +217,9 @@ def test_at_the_deadline_the_lease_is_free_the_actor_replaced_and_late_rows_igno
     run.pump(1.0)
     assert run.cluster.started[-1] == (0, 1)
     for call in late:
-        report = ActorReport(ReportKind.RETURNED, 0, 0, Answer(message=message(0, 10)), call.lease)
+        report = ActorReport(
+            ReportKind.RETURNED, 0, 0, CallResult(message=message(0, 10)), call.lease
+        )
         run.leases.take(report, run.now_s)
     assert run.delivered == [(1, 10), (1, 10)]
     assert run.lost == [(0, 10)]
@@ -251,7 +253,7 @@ def test_one_actor_that_is_given_up_does_not_end_the_run_and_the_last_one_does(
     def fail(actor_id: int) -> None:
         for _ in range(2):
             run.report(ReportKind.PLACED, actor_id, "host, process 7")
-            run.report(ReportKind.BUILT, actor_id, Answer(failure=traceback_of(actor_id)))
+            run.report(ReportKind.BUILT, actor_id, CallResult(failure=traceback_of(actor_id)))
             run.pump(6.0)
 
     fail(0)

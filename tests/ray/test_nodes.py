@@ -12,7 +12,7 @@ import pytest
 
 from border_cli.ray.connection import ClusterSettings
 from border_cli.ray.nodes import ClusterNeeds
-from border_cli.ray.travel import travelling
+from border_cli.ray.travel import find_own_modules
 from border_cli.system.start import pack
 from tests.support.clusters import RayCluster, Visitor, running_cluster
 
@@ -80,7 +80,7 @@ def visitor(
     import my_trials  # type: ignore[import-not-found]  # noqa: F401
 
     monkeypatch.chdir(tmp_path)  # Ray's workers look for modules in the driver's current directory
-    settings = ClusterSettings(address=cluster.address, modules=travelling(["my_trials"]))
+    settings = ClusterSettings(address=cluster.address, modules=find_own_modules(["my_trials"]))
     with Visitor(settings) as visitor:
         assert visitor.next().address == cluster.address
         yield visitor

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from border_cli.ray.remote import why
+from border_cli.ray.remote import describe_error
 
 # Messages of Ray 2.60.
 NODE = (
@@ -37,6 +37,6 @@ class Raised(Exception):
     ],
 )
 def test_the_reason_is_one_line_without_ids(error: Exception, said: str) -> None:
-    assert why(error).startswith(said)
-    assert "\n" not in why(error)
-    assert "Id:" not in why(error)
+    assert describe_error(error).startswith(said)
+    assert "\n" not in describe_error(error)
+    assert "Id:" not in describe_error(error)

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from border_cli.actor_manager.actor import ActorFactory
-from border_cli.actor_manager.shared_weights import packed, unpacked
+from border_cli.actor_manager.shared_weights import pack_snapshot, unpack_snapshot
 from border_cli.core.interfaces import EnvFactory
 from border_cli.core.types import Snapshot
 from border_cli.ray.config import RayConfig
-from border_cli.ray.remote_actor import Answer, RemoteActor
+from border_cli.ray.remote_actor import CallResult, RemoteActor
 from border_cli.system.start import pack
 from tests.support.fakes import FakePolicyFactory, OneStep
 from tests.support.scripted_envs import (
@@ -61,8 +61,8 @@ def built_actor(factory: EnvFactory | None = None) -> RemoteActor:
     return actor
 
 
-def act(actor: RemoteActor, samples: int, version: int | None = None) -> Answer:
-    weights = None if version is None else packed(snapshot())
+def act(actor: RemoteActor, samples: int, version: int | None = None) -> CallResult:
+    weights = None if version is None else pack_snapshot(snapshot())
     return actor.act(samples, LONG_S, version, weights)
 
 
@@ -86,7 +86,7 @@ def test_environments_that_step_together_finish_their_round() -> None:
 
 def test_a_call_ends_with_the_step_that_exceeds_its_time() -> None:
     actor = built_actor()
-    result = actor.act(1_000_000, 0.0, 1, packed(snapshot()))
+    result = actor.act(1_000_000, 0.0, 1, pack_snapshot(snapshot()))
     assert result.rows == 0
     assert result.failure is None
     actor.close()
@@ -98,7 +98,7 @@ def test_a_failure_brings_its_traceback_and_the_rows_made_before(tmp_path: Path)
     assert result.failure is not None
     assert "the simulator broke at step 5" in result.failure
     assert result.rows == result.env_steps == 4
-    assert act(actor, 9) == Answer()  # a call sent before the failure was known
+    assert act(actor, 9) == CallResult()  # a call sent before the failure was known
 
 
 def test_an_environment_that_cannot_be_built_is_an_answer(tmp_path: Path) -> None:
@@ -125,9 +125,9 @@ def test_weights_arrive_as_they_were_sent() -> None:
     }
     sent = Snapshot(opt_steps=7, env_steps=2**40, warm_up=False, arrays=arrays)
     forms = {name: (value.dtype, value.shape) for name, value in arrays.items()}
-    weights = packed(sent)
+    weights = pack_snapshot(sent)
     weights.flags.writeable = False  # like an array received through Ray
-    received = unpacked(weights, forms)
+    received = unpack_snapshot(weights, forms)
     assert (received.opt_steps, received.env_steps, received.warm_up) == (7, 2**40, False)
     for name, array in arrays.items():
         np.testing.assert_array_equal(received.arrays[name], array)

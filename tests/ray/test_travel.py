@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from border_cli.errors import ClusterRefused
-from border_cli.ray.travel import travelling
+from border_cli.ray.travel import find_own_modules
 from border_cli.system.start import modules_of_recipe
 
 
@@ -30,9 +30,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_only_modules_of_the_users_own_travel_with_what_they_import_beside_them(home: Path) -> None:
-    paths = travelling(["my_travelling_agents.inner", "gymnasium", "border_cli.agent.dqn"])
+    paths = find_own_modules(["my_travelling_agents.inner", "gymnasium", "border_cli.agent.dqn"])
     assert paths == [str(home / "my_travelling_agents"), str(home / "my_travelling_tools.py")]
-    assert travelling(["gymnasium", "json", "border_cli"]) == []
+    assert find_own_modules(["gymnasium", "json", "border_cli"]) == []
 
 
 def test_a_recipe_names_the_modules_of_its_classes(home: Path) -> None:
@@ -43,4 +43,4 @@ def test_a_recipe_names_the_modules_of_its_classes(home: Path) -> None:
 
 def test_the_script_itself_cannot_travel() -> None:
     with pytest.raises(ClusterRefused, match="move what actors use from it into a module"):
-        travelling(["__main__"])
+        find_own_modules(["__main__"])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from border_cli.errors import RunDeleted
-from border_cli.system.files import AppendFile, cut
+from border_cli.system.files import AppendFile, truncate
 from tests.support.commands import full_disk
 
 
@@ -51,8 +51,8 @@ def test_a_file_that_is_too_short_or_gone_is_named_and_left_as_it_is(
     path = tmp_path / "rows"
     path.write_bytes(b"a\n")
     with caplog.at_level(logging.WARNING):
-        cut(path, 5)
-        cut(tmp_path / "gone", 5)
+        truncate(path, 5)
+        truncate(tmp_path / "gone", 5)
     assert path.read_bytes() == b"a\n"
     assert f"{path} lacks 3 bytes that it had at the checkpoint" in caplog.text
     assert f"{tmp_path / 'gone'} lacks 5 bytes" in caplog.text

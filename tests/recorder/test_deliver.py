@@ -15,7 +15,7 @@ import pytest
 from border_cli.errors import ConfigError
 from border_cli.recorder.config import MlflowConfig, TrackioConfig, WandbConfig, refuse_store_here
 from border_cli.recorder.deliver import Delivery, main
-from border_cli.recorder.tracking import outbox_of
+from border_cli.recorder.tracking import outbox_path
 from border_cli.system.files import SETTINGS
 
 
@@ -79,7 +79,7 @@ END = {"kind": "end", "summary": {"status": "done"}}
 
 def deliver(run: Path, *events: dict[str, Any], **state: Any) -> None:
     """Writes these events to the outbox and delivers all of them."""
-    outbox = outbox_of(run, "trackio")
+    outbox = outbox_path(run, "trackio")
     outbox.parent.mkdir(exist_ok=True)
     outbox.write_text("".join(f"{json.dumps(event)}\n" for event in events))
     if state:

@@ -12,7 +12,7 @@ import pytest
 
 from border_cli.errors import ConfigError
 from border_cli.recorder.deliver import Delivery
-from border_cli.recorder.tracking import outbox_of, state_of
+from border_cli.recorder.tracking import outbox_path, state_of
 
 mlflow = pytest.importorskip("mlflow")
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # MLflow's own warnings
@@ -55,7 +55,7 @@ def row(at_s: float, **metrics: float) -> dict[str, Any]:
 
 def deliver(run: Path, *events: dict[str, Any]) -> None:
     """Appends events to the outbox of a run and delivers all of them."""
-    outbox = outbox_of(run, "mlflow")
+    outbox = outbox_path(run, "mlflow")
     outbox.parent.mkdir(parents=True, exist_ok=True)
     with outbox.open("a") as file:
         file.writelines(f"{json.dumps(event)}\n" for event in events)
@@ -162,8 +162,11 @@ def test_a_run_that_is_resumed_elsewhere_is_told_where_its_records_are(
 
 def test_the_store_that_a_run_names_is_not_opened(here: Path, tmp_path: Path) -> None:
     deliver(here / "run", begin(1))
-    file = outbox_of(here / "run", "mlflow").with_suffix(".json")
-    strange = {**state_of(outbox_of(here / "run", "mlflow")), "store": f"sqlite:///{tmp_path}/x.db"}
+    file = outbox_path(here / "run", "mlflow").with_suffix(".json")
+    strange = {
+        **state_of(outbox_path(here / "run", "mlflow")),
+        "store": f"sqlite:///{tmp_path}/x.db",
+    }
     file.write_text(json.dumps(strange))
     deliver(here / "run", begin(2))
     assert not (tmp_path / "x.db").exists()

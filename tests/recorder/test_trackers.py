@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from border_cli.recorder.deliver import Delivery
-from border_cli.recorder.tracking import outbox_of, state_of
+from border_cli.recorder.tracking import outbox_path, state_of
 from tests.support.commands import QUICK, Command, facts_of, rows_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # MLflow's own warnings
@@ -100,7 +100,7 @@ def test_the_runs_of_a_sweep_have_one_parent(tmp_path: Path) -> None:
 
 def test_a_killed_command_is_recorded_and_its_delivery_process_exits(tmp_path: Path) -> None:
     client = mlflow_client(tmp_path)
-    outbox = outbox_of(tmp_path / "run", "mlflow")
+    outbox = outbox_path(tmp_path / "run", "mlflow")
     with training(tmp_path, "mlflow", "run_dir=run", *LONG) as command:
         command.until(lambda: state_of(outbox)["delivered"] > 0)
         command.send(signal.SIGKILL)
@@ -212,7 +212,7 @@ def test_a_server_that_is_killed_and_started_again_has_every_row_once(
     port = free_port()
     uri = f"http://127.0.0.1:{port}"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
-    outbox = outbox_of(tmp_path / "run", "mlflow")
+    outbox = outbox_path(tmp_path / "run", "mlflow")
     with training(tmp_path, "mlflow", "run_dir=run", *LONG) as command:
         with running_server(tmp_path, port):
             command.until(lambda: state_of(outbox)["delivered"] > 4_000)
@@ -325,7 +325,7 @@ def test_a_sweep_is_a_group_of_wandb_and_of_trackio(
 
 
 def test_half_a_line_waits_for_its_rest(tmp_path: Path) -> None:
-    outbox = outbox_of(tmp_path, "mlflow")
+    outbox = outbox_path(tmp_path, "mlflow")
     outbox.parent.mkdir()
     outbox.write_bytes(b'{"kind": "row"')
     assert not Delivery(tmp_path, "mlflow").step()

@@ -14,7 +14,7 @@ import pytest
 
 from border_cli.core.output import RecordStep, RunEnd, RunInfo
 from border_cli.recorder.config import MlflowConfig
-from border_cli.recorder.tracking import TrackerRecorder, outbox_of, state_of
+from border_cli.recorder.tracking import TrackerRecorder, outbox_path, state_of
 
 # If the lock that keeps other processes from creating tables is held, the constructor of the client
 # waits until the test writes to the pipe `word`.
@@ -75,7 +75,7 @@ def test_a_process_that_creates_a_store_is_not_killed_and_exits_afterwards(
         word.write("whole")
     assert "still creates or migrates a database" in caplog.text
     assert "not all records are delivered" in caplog.text
-    outbox = outbox_of(folder / "run", "mlflow")
+    outbox = outbox_path(folder / "run", "mlflow")
     with outbox.open("rb") as file:
         signal.alarm(60)
         fcntl.flock(file, fcntl.LOCK_EX)  # the delivery process holds it until it exits
@@ -89,7 +89,7 @@ def test_a_process_that_creates_a_store_is_not_killed_and_exits_afterwards(
 def test_the_exit_status_shows_whether_everything_was_delivered(folder: Path) -> None:
     (folder / "word").unlink()
     (folder / "word").write_text("whole")
-    outbox = outbox_of(folder / "run", "mlflow")
+    outbox = outbox_path(folder / "run", "mlflow")
     command = [sys.executable, "-P", "-m", "border_cli.recorder.deliver", "run", "mlflow", "0.1"]
 
     def deliver() -> subprocess.CompletedProcess[str]:

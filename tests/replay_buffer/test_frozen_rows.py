@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 
-from border_cli.replay_buffer.frozen_rows import FrozenSlots
+from border_cli.replay_buffer.frozen_rows import RingSnapshot
 from border_cli.replay_buffer.ring import Ring
 from tests.support.case_sampling import sampled
 
@@ -73,7 +73,7 @@ def test_whatever_is_pushed_meanwhile_the_rows_are_those_of_the_moment(spec, mak
         assert taken == expected
 
 
-class Overtaken(FrozenSlots):
+class Overtaken(RingSnapshot):
     """Frozen rows with a push before or after every copy."""
 
     push_before = staticmethod(lambda: None)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from border_cli.run.finding import resumable, steps_saved
+from border_cli.run.finding import find_resumable, steps_saved
 from border_cli.run.layout import partial_of
 from tests.support.small_run import SmallRun, counters, evaluation_of
 
@@ -75,7 +75,7 @@ def test_a_step_that_was_being_replaced_when_the_process_was_killed_is_found(
     (checkpoint / "agent.pt").write_text("weights 0")
     assert case.weights("10") == "weights 1"
     assert case.weights("latest") == "weights 1"
-    assert resumable(case.run_dir) == [partial_of(checkpoint)]
+    assert find_resumable(case.run_dir) == [partial_of(checkpoint)]
     second = make_run()
     second.resume()
     assert second.numbers == list(range(30))

@@ -16,8 +16,8 @@ import torch
 
 from border_cli.errors import CheckpointError
 from border_cli.nn.saving import load_state
-from border_cli.run.checkpoint_files import dumped, read_checkpoint, with_arrays
-from border_cli.run.finding import resumable
+from border_cli.run.checkpoint_files import dump_state, read_checkpoint, restore_array
+from border_cli.run.finding import find_resumable
 from border_cli.run.manifest import verify
 from tests.support.malicious_files import Malicious
 from tests.support.small_run import SmallRun
@@ -31,7 +31,7 @@ def path_of(run_dir: Path, name: str) -> Path:
 
 
 def test_a_whole_one_is_read(run_dir: Path) -> None:
-    newest, oldest = (read_checkpoint(folder) for folder in resumable(run_dir))
+    newest, oldest = (read_checkpoint(folder) for folder in find_resumable(run_dir))
     assert (newest.opt_steps, oldest.opt_steps) == (20, 10)
     assert newest.counters["env_steps"] == 7
     assert newest.run["opt_steps"] == 20
@@ -64,8 +64,8 @@ def test_a_damaged_file_is_named(run_dir: Path, name: str, how: str) -> None:
     for read in (read_checkpoint, verify):
         with pytest.raises(CheckpointError, match=rf"{NAME}/{name}|{NAME} has checkpoint format"):
             read(path.parent)
-    assert [checkpoint.name for checkpoint in resumable(run_dir)] == [NAME, "0000000010"]
-    assert read_checkpoint(resumable(run_dir)[1]).opt_steps == 10
+    assert [checkpoint.name for checkpoint in find_resumable(run_dir)] == [NAME, "0000000010"]
+    assert read_checkpoint(find_resumable(run_dir)[1]).opt_steps == 10
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -128,10 +128,10 @@ def test_a_foreign_format_is_refused(run_dir: Path, found: str) -> None:
 
 def through_files(tree: Any, folder: Path) -> Any:
     arrays: dict[str, Any] = {}
-    text = dumped(tree, arrays)
+    text = dump_state(tree, arrays)
     np.savez(folder / "arrays.npz", **arrays)
     with np.load(folder / "arrays.npz", allow_pickle=False) as saved_arrays:
-        return json.loads(text, object_hook=partial(with_arrays, saved_arrays))
+        return json.loads(text, object_hook=partial(restore_array, saved_arrays))
 
 
 def test_numbers_strings_lists_and_dicts_come_back_exactly(tmp_path: Path) -> None:
@@ -176,4 +176,4 @@ def test_arrays_come_back_to_the_bit(array: np.ndarray, tmp_path: Path) -> None:
 )
 def test_what_a_checkpoint_cannot_hold_is_refused(tree: Any, message: str) -> None:
     with pytest.raises(TypeError, match=message):
-        dumped(tree, {})
+        dump_state(tree, {})

@@ -10,9 +10,9 @@ from border_cli.errors import CheckpointError
 from border_cli.run.finding import (
     best_score,
     find_checkpoint,
+    find_resumable,
     find_weights,
     read_model,
-    resumable,
     steps_saved,
 )
 from border_cli.run.folders import point_link
@@ -29,12 +29,15 @@ def test_what_is_half_written_or_not_ours_is_not_picked_up(run_dir: Path) -> Non
         (folder / name).mkdir()
         (folder / name / "manifest.json").write_text("{}")
     assert steps_saved(run_dir) == [10, 20]
-    assert [checkpoint.name for checkpoint in resumable(run_dir)] == ["0000000020", "0000000010"]
+    assert [checkpoint.name for checkpoint in find_resumable(run_dir)] == [
+        "0000000020",
+        "0000000010",
+    ]
     assert find_checkpoint(run_dir, "latest").name == NAME
 
 
 def test_without_any_folder_there_is_nothing(tmp_path: Path) -> None:
-    assert resumable(tmp_path) == []
+    assert find_resumable(tmp_path) == []
     assert steps_saved(tmp_path) == []
     assert best_score(tmp_path) is None
     with pytest.raises(CheckpointError, match=r"has no checkpoint latest \(choose from none\)$"):

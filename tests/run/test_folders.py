@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from border_cli.run.checkpoint_files import read_checkpoint
-from border_cli.run.finding import resumable, steps_saved
+from border_cli.run.finding import find_resumable, steps_saved
 from tests.support.small_run import SmallRun
 
 MakeRun = Callable[..., SmallRun]
@@ -18,7 +18,7 @@ def test_each_row_is_written_once_and_shared_by_the_checkpoints(case: SmallRun) 
     case.save(30)
     assert case.chunks == ["0-30", "30-50"]
     assert {path: path.stat().st_ino for path in inodes} == inodes
-    saved = read_checkpoint(resumable(case.run_dir)[0])
+    saved = read_checkpoint(find_resumable(case.run_dir)[0])
     assert [(chunk.first, chunk.end) for chunk in saved.chunks] == [(0, 30), (30, 50)]
 
 
@@ -40,7 +40,7 @@ def test_without_the_replay_buffer_no_row_is_written(make_run: MakeRun) -> None:
     case = make_run(replay_buffer=False)
     case.save(10, push=30)
     assert not (case.folder / "replay").exists()
-    saved = read_checkpoint(resumable(case.run_dir)[0])
+    saved = read_checkpoint(find_resumable(case.run_dir)[0])
     assert not saved.has_rows
 
 
@@ -72,7 +72,7 @@ def test_rows_of_the_checkpoints_that_were_given_up_are_written_anew(make_run: M
     third = make_run()
     third.save(30, push=5)  # without a resume, it writes its own rows from 0
     assert third.chunks == ["0-5", "0-30", "30-70"]
-    saved = read_checkpoint(resumable(case.run_dir)[0])
+    saved = read_checkpoint(find_resumable(case.run_dir)[0])
     assert [(chunk.first, chunk.end) for chunk in saved.chunks] == [(0, 5)]
 
 
@@ -95,7 +95,7 @@ def test_milestones_stay_for_good_without_their_rows(make_run: MakeRun) -> None:
         case.save(opt_steps, push=10)
     # The first checkpoint at or after 20, 40 and 60, and the newest one.
     assert steps_saved(case.run_dir) == [25, 45, 60, 61]
-    newest_first = [read_checkpoint(folder) for folder in resumable(case.run_dir)]
+    newest_first = [read_checkpoint(folder) for folder in find_resumable(case.run_dir)]
     assert [checkpoint.has_rows for checkpoint in newest_first] == [True, False, False, False]
     assert case.chunks == [f"{first}-{first + 10}" for first in range(0, 70, 10)]
     case.push(100)

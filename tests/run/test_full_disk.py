@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from border_cli.run.finding import resumable
+from border_cli.run.finding import find_resumable
 from tests.support.commands import full_disk
 from tests.support.small_run import SmallRun
 
@@ -55,7 +55,7 @@ def test_nothing_is_resumed_from_a_run_that_never_had_room(tmp_path: Path) -> No
     case = SmallRun(tmp_path)
     with full_disk(0):
         assert not case.save(10, push=5)
-    assert resumable(tmp_path) == []
+    assert find_resumable(tmp_path) == []
     assert case.save(20)
     case.store.close()
     assert case.chunks == ["0-5"]

@@ -18,7 +18,7 @@ import os, shutil, sys
 from pathlib import Path
 from tests.support.small_run import SmallRun, counters, evaluation_of
 from border_cli.run.checkpoint_files import read_checkpoint
-from border_cli.run.finding import resumable
+from border_cli.run.finding import find_resumable
 
 RUN_DIR, KIND = Path(sys.argv[1]) / "run", sys.argv[2]
 os.fsync = lambda descriptor: None  # slow, and only matters if the machine crashes

@@ -10,8 +10,8 @@ import pytest
 
 from border_cli.errors import ConfigError
 from border_cli.run.checkpoint_files import read_checkpoint
-from border_cli.run.finding import find_checkpoint, resumable, steps_saved
-from border_cli.run.layout import STUDY, entries_of_ours, refuse_foreign, written_files
+from border_cli.run.finding import find_checkpoint, find_resumable, steps_saved
+from border_cli.run.layout import STUDY, layout_entries, refuse_foreign, written_files
 from tests.support.small_run import SmallRun
 
 MakeRun = Callable[..., SmallRun]
@@ -50,7 +50,7 @@ def test_a_folder_that_a_run_renames_while_its_directory_is_listed_is_no_error(
         (tmp_path / "checkpoints" / name).mkdir(parents=True)
         (tmp_path / "checkpoints" / name / "agent.pt").touch()
     listed = []
-    for entry, _ in entries_of_ours(tmp_path):
+    for entry, _ in layout_entries(tmp_path):
         listed.append(entry.name)
         if entry.name == names[0]:
             Path(entry.path).rename(tmp_path / "checkpoints" / "0000000010")
@@ -70,7 +70,7 @@ def test_a_run_directory_behind_a_link_and_things_of_others_in_it_are_fine(
         (folder / "mine").symlink_to(tmp_path)
     refuse_foreign(tmp_path / "run")
     assert case.save(20, push=5)
-    assert resumable(disk)
+    assert find_resumable(disk)
     refuse_foreign(tmp_path / "nowhere")
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from border_cli.actor_manager.actor import ActorFactory, copied
+from border_cli.actor_manager.actor import ActorFactory, copy_experience
 from border_cli.actor_manager.config import ProcessConfig, SerialConfig, ThreadConfig
 from border_cli.actor_manager.process import ProcessActorManager
 from border_cli.actor_manager.serial import SerialActorManager
@@ -155,7 +155,7 @@ def receive(manager: ActorManager, samples: int) -> list[Experience]:
 
 def kept(message: Experience) -> Experience:
     """Returns a copy of the message that owns its memory."""
-    return copied(message)
+    return copy_experience(message)
 
 
 def count(messages: list[Experience]) -> int:

@@ -18,8 +18,8 @@ from border_cli.replay_buffer.config import PrioritizedConfig, UniformConfig
 from border_cli.replay_buffer.prioritized import PrioritizedReplayBuffer
 from border_cli.replay_buffer.uniform import RingReplayBuffer, UniformReplayBuffer
 from border_cli.run.checkpoint import CheckpointStore
-from border_cli.run.checkpoint_files import Saved, SaveState, read_checkpoint
-from border_cli.run.finding import find_checkpoint, resumable
+from border_cli.run.checkpoint_files import SaveState, VerifiedCheckpoint, read_checkpoint
+from border_cli.run.finding import find_checkpoint, find_resumable
 from border_cli.run.folders import CheckpointFolders
 from border_cli.run.manifest import verify
 from tests.support.spaces import numbered, numbers, pixels
@@ -116,9 +116,9 @@ class SmallRun:
         self.store.save_best({"n": opt_steps}, counters(opt_steps), evaluation_of(score))
         assert self.store.wait(60)
 
-    def resume(self, folder: Path | None = None) -> Saved:
+    def resume(self, folder: Path | None = None) -> VerifiedCheckpoint:
         """Resumes from this checkpoint, or from the newest."""
-        saved = read_checkpoint(folder or resumable(self.run_dir)[0])
+        saved = read_checkpoint(folder or find_resumable(self.run_dir)[0])
         self.buffer.load_state_dict(saved.run["replay_buffer"])
         if saved.has_rows:
             saved.load_rows(self.buffer)

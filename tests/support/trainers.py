@@ -13,7 +13,7 @@ from border_cli.core.stop import Heartbeat, SaveFlag, StopFlag
 from border_cli.core.timing import Clock
 from border_cli.core.types import Snapshot
 from border_cli.evaluator.runner import InlineEvaluationRunner
-from border_cli.trainer.callbacks import Callbacks, named
+from border_cli.trainer.callbacks import Callbacks, name_callbacks
 from border_cli.trainer.config import AsyncConfig, SyncConfig
 from border_cli.trainer.evaluating import EpisodeLimit
 from border_cli.trainer.online import AsyncTrainer, OnlineTrainer, SyncTrainer
@@ -94,7 +94,7 @@ class BuiltTrainer:
                 clock=self.clock,
                 stop=self.stop,
                 save=self.save,
-                callbacks=Callbacks(named(callbacks)),
+                callbacks=Callbacks(name_callbacks(callbacks)),
                 episode_limit=episode_limit or EpisodeLimit(),
             ),
             batch_size=4,

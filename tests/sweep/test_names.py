@@ -13,13 +13,13 @@ from border_cli.errors import ConfigError
 from border_cli.run.sweep_folder import SweepPlan, read_sweep, write_sweep
 from border_cli.sweep.names import (
     MAX_FOLDER_NAME,
-    Places,
-    in_common,
-    key_and_value,
-    sweep_job,
-    sweep_plan,
+    JobFolders,
+    make_sweep_job,
+    merge_plan,
+    shared_overrides,
+    split_override,
 )
-from border_cli.sweep.plan import planned
+from border_cli.sweep.plan import plan_sweep
 
 BASE = ("env=cartpole", "run_dir=S")
 
@@ -31,7 +31,7 @@ def jobs_of(*typed: str) -> list[tuple[list[str], str]]:
     """Returns the overrides and the folder of every job."""
     jobs = sweep_terms(Composer(), [*BASE, *typed]).jobs
     assert jobs is not None
-    places = Places(Path("S"), in_common(jobs), named=True)
+    places = JobFolders(Path("S"), shared_overrides(jobs), named=True)
     return [(overrides, places.folder_of(overrides, 0).name) for overrides in jobs]
 
 
@@ -42,11 +42,11 @@ def folders(*typed: str) -> list[str]:
 def write_plan(*typed: str) -> SweepPlan:
     """Writes `sweep.json` as a command does; the folders of later commands depend on it."""
     jobs = jobs_of(*typed)
-    listed = [sweep_job(number, *job) for number, job in enumerate(jobs)]
+    listed = [make_sweep_job(number, *job) for number, job in enumerate(jobs)]
     before = read_sweep(Path("S"))
-    common = in_common([overrides for overrides, _ in jobs])
+    common = shared_overrides([overrides for overrides, _ in jobs])
     command = ["border-train"]
-    plan = sweep_plan(listed, before, command=command, launcher="basic", common=common)
+    plan = merge_plan(listed, before, command=command, launcher="basic", common=common)
     Path("S").mkdir(exist_ok=True)
     write_sweep(Path("S"), plan)
     return plan
@@ -65,7 +65,7 @@ def write_plan(*typed: str) -> SweepPlan:
     ],
 )
 def test_the_value_of_an_override_is_what_it_means(typed: str, key: str, value: str) -> None:
-    assert key_and_value(typed) == (key, value)
+    assert split_override(typed) == (key, value)
 
 
 def test_a_folder_is_named_by_what_differs() -> None:
@@ -84,7 +84,9 @@ def test_a_later_command_finds_its_jobs_and_names_what_is_new() -> None:
     assert folders(*again, "seed=2,1") == ["seed-2", "seed-1"]
     assert folders(*again, "seed=0") == ["seed-0"]
     assert folders(*again, "seed=0", "agent.gamma=0.5,0.6") == [
-        Places(Path("new"), [], named=True).folder_of(["seed=0", f"agent.gamma={gamma}"], 0).name
+        JobFolders(Path("new"), [], named=True)
+        .folder_of(["seed=0", f"agent.gamma={gamma}"], 0)
+        .name
         for gamma in (0.5, 0.6)
     ]
 
@@ -100,9 +102,9 @@ def test_a_limit_of_all_jobs_is_no_part_of_a_name_when_it_grows() -> None:
 
 
 def test_a_sweep_that_was_numbered_is_continued_by_its_folder() -> None:
-    jobs = [sweep_job(n, ["env=cartpole", f"seed={n}"], str(n)) for n in (0, 1)]
+    jobs = [make_sweep_job(n, ["env=cartpole", f"seed={n}"], str(n)) for n in (0, 1)]
     common = ["env=cartpole"]
-    plan = sweep_plan(jobs, command=["border-train"], launcher="basic", common=common)
+    plan = merge_plan(jobs, command=["border-train"], launcher="basic", common=common)
     Path("S").mkdir()
     write_sweep(Path("S"), plan)
     assert folders("seed=1,0,2", "resume=auto") == ["1", "0", "seed-2"]
@@ -131,24 +133,26 @@ def test_a_link_in_the_directory_of_a_sweep_refuses_it_whoever_names_its_jobs(
     Path("S").mkdir()
     Path("S", name).symlink_to("elsewhere")
     with pytest.raises(ConfigError, match=f"{name} is a link to"):
-        planned(Composer(), [*BASE, "seed=0,1", *sweeper], ["border-train"])
+        plan_sweep(Composer(), [*BASE, "seed=0,1", *sweeper], ["border-train"])
 
 
 @pytest.mark.parametrize("subdir", ["a/${hydra:job.num}", "../${hydra:job.num}", "/tmp/x"])
 def test_a_job_elsewhere_is_refused_as_the_sweep_is_typed(subdir: str) -> None:
     with pytest.raises(ConfigError, match=r"hydra\.sweep\.subdir must be a name without a slash"):
-        planned(Composer(), [*BASE, "seed=0,1", f"hydra.sweep.subdir={subdir}"], ["border-train"])
+        plan_sweep(
+            Composer(), [*BASE, "seed=0,1", f"hydra.sweep.subdir={subdir}"], ["border-train"]
+        )
 
 
 def test_the_folder_of_a_job_may_be_no_link(tmp_path: Path) -> None:
     Path("S").mkdir()
     Path("S/seed-1").symlink_to(tmp_path)
     with pytest.raises(ConfigError, match="S/seed-1 is a symbolic link; a job needs a real"):
-        planned(Composer(), [*BASE, "seed=0,1", "run_dir=S"], ["border-train"])
+        plan_sweep(Composer(), [*BASE, "seed=0,1", "run_dir=S"], ["border-train"])
 
 
 def folder_name(*overrides: str) -> str:
-    return Places(Path("nowhere"), [], named=True).folder_of(overrides, 0).name
+    return JobFolders(Path("nowhere"), [], named=True).folder_of(overrides, 0).name
 
 
 def test_jobs_are_named_by_their_overrides_in_a_folder_of_their_own() -> None:

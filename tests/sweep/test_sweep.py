@@ -13,7 +13,7 @@ import pytest
 from border_cli.config.compose import Composer
 from border_cli.run.sweep_folder import job_rows, read_sweep
 from border_cli.sweep.listing import Sweep
-from border_cli.sweep.plan import planned
+from border_cli.sweep.plan import plan_sweep
 from border_cli.system.files import write_json
 from tests.support.commands import (
     QUICK,
@@ -207,7 +207,7 @@ def test_a_quiet_sweep_prints_no_table_and_leaks_nothing_into_its_next_job(
 def sweep_of(root: Path, seed: int) -> Sweep:
     """Plans a sweep with one job."""
     typed = ["env=cartpole", f"seed={seed}", f"run_dir={root}", "resume=auto", "quiet=true"]
-    return Sweep(planned(Composer(), typed, ["border-train"]))
+    return Sweep(plan_sweep(Composer(), typed, ["border-train"]))
 
 
 def test_sweeps_that_begin_in_one_moment_are_both_in_the_list_of_the_directory(

@@ -13,9 +13,9 @@ import pytest
 
 from border_cli.system.files import (
     checksum,
-    finite,
     read_bytes,
-    readable_bytes,
+    read_bytes_or_empty,
+    replace_non_finite,
     write_json,
     write_text,
 )
@@ -54,7 +54,7 @@ def test_what_never_ends_is_neither_waited_for_nor_read(tmp_path: Path, kind: st
         os.truncate(path, 20 * 2**30)  # takes no space on the disk
     with pytest.raises(OSError, match="not a regular file of at most 67,108,864 bytes"):
         read_bytes(path)
-    assert readable_bytes(path) == b""
+    assert read_bytes_or_empty(path) == b""
 
 
 def test_a_value_that_is_no_json_leaves_the_old_file(tmp_path: Path) -> None:
@@ -80,7 +80,9 @@ def test_numbers_that_json_does_not_know_become_null_at_any_depth(tmp_path: Path
 
 
 def test_numbers_of_numpy_are_numbers() -> None:
-    row = finite({"a": np.float32(0.5), "b": np.int64(3), "c": np.float64("nan"), "d": np.uint8(7)})
+    row = replace_non_finite(
+        {"a": np.float32(0.5), "b": np.int64(3), "c": np.float64("nan"), "d": np.uint8(7)}
+    )
     assert row == {"a": 0.5, "b": 3, "c": None, "d": 7}
     assert [type(value) for value in row.values()] == [float, int, type(None), int]
 

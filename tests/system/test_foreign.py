@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from border_cli.system.files import SETTINGS
-from border_cli.system.foreign import MARKS, POLICY, keep_written_folders_off_path, mark_of
-from border_cli.words import visible
+from border_cli.system.foreign import MARKS, POLICY, find_mark, keep_written_folders_off_path
+from border_cli.words import escape_controls
 
 
 @pytest.fixture
@@ -24,23 +24,23 @@ def theirs(tmp_path: Path) -> Path:
 def test_a_path_belongs_to_the_run_it_is_or_lies_in(theirs: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(theirs)
     paths = (theirs, theirs / "checkpoints" / "best", theirs / "1/2/3", tmp_path / "link")
-    assert [mark_of(path) for path in paths] == [theirs / SETTINGS] * 4
-    assert mark_of(theirs / "1/2/3/4") is None
-    assert mark_of(tmp_path) is None
+    assert [find_mark(path) for path in paths] == [theirs / SETTINGS] * 4
+    assert find_mark(theirs / "1/2/3/4") is None
+    assert find_mark(tmp_path) is None
 
 
 @pytest.mark.parametrize("mark", MARKS)
 def test_a_path_belongs_to_the_sweep_study_or_export_it_lies_in(mark: str, tmp_path: Path) -> None:
     (tmp_path / mark).parent.mkdir(exist_ok=True)
     (tmp_path / mark).write_bytes(POLICY)
-    assert mark_of(tmp_path / "job" / "checkpoints") == tmp_path / mark
+    assert find_mark(tmp_path / "job" / "checkpoints") == tmp_path / mark
 
 
 def test_the_policy_of_another_program_is_no_mark(tmp_path: Path) -> None:
     (tmp_path / "policy.json").write_text('{"Version": "2012-10-17"}')
-    assert mark_of(tmp_path) is None
+    assert find_mark(tmp_path) is None
     (tmp_path / "sweep.json").touch()
-    assert mark_of(tmp_path) == tmp_path / "sweep.json"
+    assert find_mark(tmp_path) == tmp_path / "sweep.json"
 
 
 @pytest.mark.parametrize("inner", [".", "checkpoints"])
@@ -83,4 +83,4 @@ def test_what_lies_below_such_a_directory_is_not_on_the_path_either(
 def test_what_would_steer_a_terminal_is_escaped_and_nothing_else(
     text: str, shown: str | None
 ) -> None:
-    assert visible(text) == (text if shown is None else shown)
+    assert escape_controls(text) == (text if shown is None else shown)

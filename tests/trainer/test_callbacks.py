@@ -13,7 +13,7 @@ from border_cli.core.callback import Callback
 from border_cli.core.interfaces import Evaluation
 from border_cli.core.output import RecordStep, RunInfo
 from border_cli.errors import ConfigError, RunFailed
-from border_cli.trainer.callbacks import Callbacks, named
+from border_cli.trainer.callbacks import Callbacks, name_callbacks
 from tests.support.remembering_callbacks import Remembers, StopsAt
 from tests.support.trainers import BuiltTrainer
 
@@ -74,7 +74,7 @@ class Keeps(Callback):
 
 def test_a_state_is_copied_and_given_to_its_callback_alone() -> None:
     first, second = Keeps({"seen": [1, None, "a"], "sums": np.arange(3)}), Keeps({"of": 2.5})
-    saved = Callbacks(named([first, second])).state_dict()
+    saved = Callbacks(name_callbacks([first, second])).state_dict()
     first.state["seen"].append(9)
     first.state["sums"] += 9
     fresh = [Keeps({}), Keeps({})]
@@ -86,7 +86,7 @@ def test_a_state_is_copied_and_given_to_its_callback_alone() -> None:
 
 def test_a_state_that_no_checkpoint_can_hold_is_refused_as_the_run_begins() -> None:
     with pytest.raises(RunFailed, match=r"callback Keeps failed in state_dict: .*got \{1\}"):
-        Callbacks(named([Keeps({"seen": {1}})])).begin(INFO)
+        Callbacks(name_callbacks([Keeps({"seen": {1}})])).begin(INFO)
 
 
 class Misspelt(Callback):
@@ -103,4 +103,4 @@ class Misspelt(Callback):
 )
 def test_unknown_hooks_and_other_objects_are_refused(wrong: Any, match: str) -> None:
     with pytest.raises(ConfigError, match=match):
-        Callbacks(named([wrong]))
+        Callbacks(name_callbacks([wrong]))

@@ -10,7 +10,7 @@ import pytest
 
 from border_cli.core.interfaces import Evaluation, EvaluationRunner
 from border_cli.core.output import Resumption
-from border_cli.core.stop import Heartbeat, Pulse
+from border_cli.core.stop import Heartbeat, MonitoredPart
 from border_cli.core.types import Snapshot
 from border_cli.trainer.evaluating import EpisodeLimit, Scores
 from tests.support.fakes import FakeAgent, FakeClock, MemoryCheckpoints
@@ -31,7 +31,7 @@ class SlowRunner(EvaluationRunner):
         self._weight: int | None = None
 
     @property
-    def pulse(self) -> Pulse:
+    def pulse(self) -> MonitoredPart:
         return Heartbeat("evaluation")
 
     def submit(self, snapshot: Snapshot) -> None:

@@ -24,13 +24,13 @@ from benchmarks.halving import (
 from border_cli.errors import ConfigError
 from border_cli.tune.config import Score
 from border_cli.tune.halving import (
+    Action,
     Decision,
     Floats,
     Standing,
-    What,
-    chances,
-    counted,
+    prob_better_than_best,
     rung_budgets,
+    select_evaluations,
 )
 from tests.support.case_sampling import sampled
 
@@ -64,7 +64,7 @@ def test_two_trials_have_students_t_of_their_seeds_differences() -> None:
     # degrees of freedom, P(T > t) = (1 - t / sqrt(2 + t^2)) / 2.
     expected = (1 - np.sqrt(12 / 14)) / 2
     assert expected == pytest.approx(0.0371, abs=5e-5)
-    assert_allclose(chances(np.stack([best, other])), [0.5, expected], rtol=1e-4)
+    assert_allclose(prob_better_than_best(np.stack([best, other])), [0.5, expected], rtol=1e-4)
 
 
 def test_a_variance_is_drawn_towards_that_of_all_trials_at_the_rung() -> None:
@@ -74,7 +74,7 @@ def test_a_variance_is_drawn_towards_that_of_all_trials_at_the_rung() -> None:
     # With four degrees, P(T > t) = (1 - sin(a) (1 + cos(a)^2 / 2)) / 2, where tan(a)^2 = t^2 / 4.
     cos2 = np.array([5 / 9, 37 / 49])
     tail = (1 - np.sqrt(1 - cos2) * (1 + cos2 / 2)) / 2
-    assert_allclose(chances(10 - behind[:, :, None]), [0.5, *tail], rtol=1e-4)
+    assert_allclose(prob_better_than_best(10 - behind[:, :, None]), [0.5, *tail], rtol=1e-4)
     assert_allclose(tail, [0.0741, 0.1591], atol=1e-4)
 
 
@@ -82,31 +82,37 @@ def test_a_seed_that_is_hard_for_every_trial_changes_nothing() -> None:
     rng = np.random.default_rng(0)
     samples = rng.normal(size=(6, 3, 5))
     hard = np.array([0.0, -100.0, 30.0])[:, None]
-    assert_allclose(chances(samples + hard), chances(samples), rtol=1e-6)
+    assert_allclose(
+        prob_better_than_best(samples + hard), prob_better_than_best(samples), rtol=1e-6
+    )
 
 
 def test_the_order_of_trials_changes_nothing() -> None:
     rng = np.random.default_rng(1)
     samples, order = rng.normal(size=(8, 3, 5)), rng.permutation(8)
-    assert_allclose(chances(samples[order]), chances(samples)[order], rtol=1e-6)
+    assert_allclose(
+        prob_better_than_best(samples[order]), prob_better_than_best(samples)[order], rtol=1e-6
+    )
 
 
 def test_three_bad_seeds_alone_are_no_proof() -> None:
     """In a quarter of all studies, one of two equal trials is worse with all three seeds."""
     pairs = np.random.default_rng(2).normal(size=(1000, 2, 3, 1))
-    assert np.mean([chances(pair).min() < 0.05 for pair in pairs]) < 0.12  # 0.05 per trial
+    assert (
+        np.mean([prob_better_than_best(pair).min() < 0.05 for pair in pairs]) < 0.12
+    )  # 0.05 per trial
     assert np.mean([chance_by_bootstrap(pair).min() < 0.05 for pair in pairs]) > 0.22
 
 
 def test_without_noise_a_worse_trial_has_no_chance_and_an_equal_one_has_half() -> None:
     samples = np.array([5.0, 5.0, 4.0])[:, None, None] * np.ones((3, 3, 4))
-    assert_allclose(chances(samples), [0.5, 0.5, 0.0], atol=1e-12)
+    assert_allclose(prob_better_than_best(samples), [0.5, 0.5, 0.0], atol=1e-12)
 
 
 @pytest.mark.parametrize("shape", [(4, 1, 5), (1, 3, 5)])
 def test_one_seed_or_one_trial_proves_nothing(shape: tuple[int, ...]) -> None:
     samples = np.random.default_rng(3).normal(size=shape)
-    assert_allclose(chances(samples), 0.5)
+    assert_allclose(prob_better_than_best(samples), 0.5)
 
 
 # Single decisions.
@@ -114,25 +120,25 @@ def test_one_seed_or_one_trial_proves_nothing(shape: tuple[int, ...]) -> None:
 
 def test_the_best_third_of_the_highest_rung_is_promoted_first() -> None:
     trials = [at(0, 5.0, 6.0), at(1, 5.0, 7.0), at(2, 5.0, 5.0), at(3, 9.0), at(4, 1.0)]
-    assert ours(trials, TERMS) == Decision(What.promote, 1)
+    assert ours(trials, TERMS) == Decision(Action.promote, 1)
     trials[1] = trials[1]._replace(busy=True)
     assert ours(trials, TERMS).number != 0  # one in three is already promoted
-    assert ours(waiting(1.0, 3.0, 2.0), TERMS) == Decision(What.promote, 1)
+    assert ours(waiting(1.0, 3.0, 2.0), TERMS) == Decision(Action.promote, 1)
 
 
 def test_a_rung_of_fewer_than_reduction_trials_promotes_none_while_others_can_start() -> None:
-    assert ours([], TERMS) == Decision(What.start)
-    assert ours(waiting(1.0, 3.0), TERMS) == Decision(What.start)
+    assert ours([], TERMS) == Decision(Action.start)
+    assert ours(waiting(1.0, 3.0), TERMS) == Decision(Action.start)
 
 
 def test_the_worst_third_is_pruned_if_significantly_worse_and_the_others_wait() -> None:
     trials = [at(0, 9.0, busy=True), *waiting(9.0, 1.0, 1.1)[1:]]
-    assert ours(trials, TERMS) == Decision(What.prune, 1)
+    assert ours(trials, TERMS) == Decision(Action.prune, 1)
     trials[1] = ended(trials[1])
-    assert ours(trials, TERMS) == Decision(What.start)  # 1.1 is not in the worst third
+    assert ours(trials, TERMS) == Decision(Action.start)  # 1.1 is not in the worst third
 
     near = [at(0, 9.0, busy=True), at(1, 8.99), at(2, 8.995)]
-    assert ours(near, TERMS) == Decision(What.start)
+    assert ours(near, TERMS) == Decision(Action.start)
 
 
 def test_before_all_trials_have_started_half_of_the_budget_is_reserved() -> None:
@@ -140,45 +146,45 @@ def test_before_all_trials_have_started_half_of_the_budget_is_reserved() -> None
     # early. A trial costs 200 steps to the second rung, and 600 more to the last one.
     second = [at(0, 8.0, 5.0, busy=True), ended(at(1, 9.0, 4.0)), ended(at(2, 7.0, 3.0))]
     trials = [*second, at(3, 9.9), at(4, 1.0), at(5, 1.0)]
-    assert ours(trials, TERMS) == Decision(What.promote, 3)  # 800 + 200 + 200 = 1200
+    assert ours(trials, TERMS) == Decision(Action.promote, 3)  # 800 + 200 + 200 = 1200
 
     second[1] = ended(at(1, 9.0, 4.0, 4.0))
-    assert ours([*second, *trials[3:]], TERMS) != Decision(What.promote, 3)  # 800 + 800 + 200
+    assert ours([*second, *trials[3:]], TERMS) != Decision(Action.promote, 3)  # 800 + 800 + 200
     started = [*trials[3:], *(ended(at(number, 1.0)) for number in (6, 7, 8))]
-    assert ours([*second, *started], TERMS) == Decision(What.promote, 3)
+    assert ours([*second, *started], TERMS) == Decision(Action.promote, 3)
 
 
 def test_finally_the_most_promising_trials_are_promoted_while_the_budget_lasts() -> None:
     terms = replace(TERMS, trials=4)  # 1400 beyond the first rung; a trial costs 800 to the end
     trials = [ended(at(0, 9.0, 9.0)), at(1, 8.99), at(2, 8.98), ended(at(3, 1.0))]
-    assert ours(trials, terms) == Decision(What.promote, 1)
+    assert ours(trials, terms) == Decision(Action.promote, 1)
     trials[1] = trials[1]._replace(busy=True)  # 200 + 200, and 800 for another trial: 1200
-    assert ours(trials, terms) == Decision(What.promote, 2)
+    assert ours(trials, terms) == Decision(Action.promote, 2)
 
     trials[0] = ended(at(0, 9.0, 9.0, 9.0))  # 800 + 200 are spent, 400 are left
-    assert ours(trials, terms) == Decision(What.prune, 2)
+    assert ours(trials, terms) == Decision(Action.prune, 2)
     trials[2] = ended(trials[2])
-    assert ours(trials, terms) == Decision(What.wait)
-    assert ours([ended(trial) for trial in trials], terms) == Decision(What.wait)
+    assert ours(trials, terms) == Decision(Action.wait)
+    assert ours([ended(trial) for trial in trials], terms) == Decision(Action.wait)
     trials[1] = ended(at(1, 8.99, 1.0))
-    assert ours(trials, terms) == Decision(What.finish)
+    assert ours(trials, terms) == Decision(Action.finish)
 
 
 def test_one_trial_is_trained_to_the_end_whatever_it_costs() -> None:
     terms = replace(TERMS, trials=1, max_cost=0.2)
-    assert ours([at(0, 1.0)], terms) == Decision(What.promote, 0)
-    assert ours([at(0, 1.0, 2.0)], terms) == Decision(What.promote, 0)
+    assert ours([at(0, 1.0)], terms) == Decision(Action.promote, 0)
+    assert ours([at(0, 1.0, 2.0)], terms) == Decision(Action.promote, 0)
 
 
 def test_a_trial_that_has_reached_no_rung_and_is_not_in_training_comes_first() -> None:
     added = [at(0, 9.0, 9.0), Standing(1, busy=True), Standing(2)]
-    assert ours(added, TERMS) == Decision(What.promote, 2)
+    assert ours(added, TERMS) == Decision(Action.promote, 2)
 
 
 def test_a_trial_at_the_last_rung_is_complete() -> None:
-    assert ours([at(0, 5.0), at(1, 5.0, 6.0, 7.0)], TERMS) == Decision(What.complete, 1)
+    assert ours([at(0, 5.0), at(1, 5.0, 6.0, 7.0)], TERMS) == Decision(Action.complete, 1)
     last = at(0, 5.0, 6.0, 7.0, busy=True)  # its command still holds the lock
-    assert ours([last], TERMS) == Decision(What.complete, 0)
+    assert ours([last], TERMS) == Decision(Action.complete, 0)
 
 
 def test_the_order_of_standings_changes_no_step() -> None:
@@ -210,16 +216,16 @@ def simulate_study(
     cost = 0
     while True:
         step = ours(trials, terms)
-        if len(busy) < workers and step.what in (What.start, What.promote):
+        if len(busy) < workers and step.what in (Action.start, Action.promote):
             number = len(trials) if step.number is None else step.number
-            if step.what is What.start:
+            if step.what is Action.start:
                 trials.append(Standing(number))
             assert trials[number] == trials[number]._replace(busy=False, ended=False)
             rung = len(trials[number].samples)
             cost += terms.budgets[rung] - (terms.budgets[rung - 1] if rung else 0)
             trials[number] = trials[number]._replace(busy=True)
             busy.append(number)
-        elif step.what is What.prune:
+        elif step.what is Action.prune:
             assert step.number is not None
             trials[step.number] = ended(trials[step.number])
         elif busy:
@@ -229,7 +235,7 @@ def simulate_study(
             complete = len(reached) == len(terms.budgets)
             trials[number] = Standing(number, reached, ended=complete or rng.random() < failing)
         else:
-            assert step == Decision(What.finish)
+            assert step == Decision(Action.finish)
             return trials, cost
 
 
@@ -311,9 +317,9 @@ def test_too_few_evaluations_for_the_rungs_are_refused() -> None:
 
 def test_the_last_evaluations_count_but_no_more_than_the_later_half() -> None:
     curve = [1.0, 9.0, 3.0, 4.0, 5.0, 6.0]
-    assert counted(curve, Score.last, 2) == [5.0, 6.0]
-    assert counted(curve, Score.last, 5) == [4.0, 5.0, 6.0]
-    assert counted(curve[:3], Score.last, 5) == [9.0, 3.0]
-    assert counted([1.0], Score.last, 5) == [1.0]
-    assert counted(curve, Score.best, 2) == [9.0]
-    assert counted(curve, Score.auc, 2) == curve
+    assert select_evaluations(curve, Score.last, 2) == [5.0, 6.0]
+    assert select_evaluations(curve, Score.last, 5) == [4.0, 5.0, 6.0]
+    assert select_evaluations(curve[:3], Score.last, 5) == [9.0, 3.0]
+    assert select_evaluations([1.0], Score.last, 5) == [1.0]
+    assert select_evaluations(curve, Score.best, 2) == [9.0]
+    assert select_evaluations(curve, Score.auc, 2) == curve

@@ -12,7 +12,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from border_cli.config.compose import Composer
-from border_cli.config.overrides import parsed
+from border_cli.config.overrides import parse_overrides
 from border_cli.config.search_path import user_folders
 from border_cli.config.sweep import jobs_of, sweep_terms
 from border_cli.errors import ConfigError
@@ -115,7 +115,7 @@ def test_optuna_searches_the_scale_that_a_file_names(tmp_path: Path) -> None:
 def test_choices_are_any_values_and_are_read_back_as_such(tmp_path: Path) -> None:
     mixed = space(tmp_path, "x: {choices: [[64, 64], null, true, 1e-3, relu, 'a, b', {a: 1}]}")
     overrides = [mixed.overrides({"x": label})[0] for label in mixed.hyperparameters["x"].ends]
-    values = [override.value() for override in parsed(overrides)]
+    values = [override.value() for override in parse_overrides(overrides)]
     assert values == [[64, 64], None, True, 0.001, "relu", "a, b", {"a": 1}]
 
 

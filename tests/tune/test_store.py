@@ -13,7 +13,7 @@ from optuna.trial import FrozenTrial
 from border_cli.errors import ConfigError, MissingPackage
 from border_cli.tune.config import Sampler
 from border_cli.tune.space import Hyperparameter, Space
-from border_cli.tune.store import CURVES, REASON, TrialStore, imported_optuna, opened
+from border_cli.tune.store import CURVES, REASON, TrialStore, import_optuna, open_store
 from tests.support.case_sampling import chosen
 
 optuna = pytest.importorskip("optuna")
@@ -34,11 +34,11 @@ OpenStore = Callable[[], TrialStore]
 
 
 @pytest.fixture
-def open_store(tmp_path: Path) -> Iterator[OpenStore]:
+def open_study_store(tmp_path: Path) -> Iterator[OpenStore]:
     """Opens the same study with every call, as another command would."""
     with ExitStack() as stack:
         url = f"sqlite:///{tmp_path / 'study.db'}"
-        yield lambda: stack.enter_context(opened(url, "study", tmp_path, begun=False))
+        yield lambda: stack.enter_context(open_store(url, "study", tmp_path, begun=False))
 
 
 def add_trial(store: TrialStore, search_space: Space, sampler: Sampler) -> FrozenTrial:
@@ -47,9 +47,9 @@ def add_trial(store: TrialStore, search_space: Space, sampler: Sampler) -> Froze
 
 
 def test_another_command_reads_a_trial_with_all_its_values_and_its_end(
-    open_store: OpenStore,
+    open_study_store: OpenStore,
 ) -> None:
-    mine, theirs = open_store(), open_store()
+    mine, theirs = open_study_store(), open_study_store()
     trials = [add_trial(mine, SPACE, Sampler.random) for _ in range(4)]
     mine.report(trials[0], 100, 2.5)
     mine.note(trials[0], CURVES, [[1.0, 4.0], [2.0, 3.0]])
@@ -69,9 +69,9 @@ def test_another_command_reads_a_trial_with_all_its_values_and_its_end(
 
 @pytest.mark.parametrize("sampler", Sampler)
 def test_each_sampler_proposes_anew_from_trials_of_every_kind(
-    open_store: OpenStore, sampler: Sampler
+    open_study_store: OpenStore, sampler: Sampler
 ) -> None:
-    store = open_store()
+    store = open_study_store()
     for number in range(16):  # samplers draw the first ten at random
         trial = add_trial(store, SPACE, sampler)
         if number % 4:  # otherwise it is running
@@ -89,7 +89,7 @@ def test_samplers_learn_from_trials_that_wait_at_a_rung(tmp_path: Path, sampler:
 
     def mean_distance(sampler: Sampler) -> float:
         url = f"sqlite:///{tmp_path / sampler.value}"
-        with opened(url, "study", tmp_path, begun=False) as store:
+        with open_store(url, "study", tmp_path, begun=False) as store:
             distances = []
             for _ in range(30):
                 trial = add_trial(store, FLAT, sampler)
@@ -115,24 +115,24 @@ def test_a_storage_that_cannot_be_used_is_refused_without_its_password(
     tmp_path: Path, url: str, what: str
 ) -> None:
     with pytest.raises(ConfigError, match=r"^storage=.*: .*") as refused:
-        opened(url, "study", tmp_path, begun=False).__enter__()
+        open_store(url, "study", tmp_path, begun=False).__enter__()
     assert what in str(refused.value)
     assert "secret" not in str(refused.value)
 
 
 def test_a_study_that_has_begun_elsewhere_is_not_made_anew(
-    open_store: OpenStore, tmp_path: Path
+    open_study_store: OpenStore, tmp_path: Path
 ) -> None:
-    open_store()
+    open_study_store()
     url = f"sqlite:///{tmp_path / 'study.db'}"
     with pytest.raises(ConfigError, match="has no study 'other'"):
-        opened(url, "other", tmp_path, begun=True).__enter__()
+        open_store(url, "other", tmp_path, begun=True).__enter__()
 
 
 def test_without_optuna_the_pip_command_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "optuna", None)
     with pytest.raises(MissingPackage, match=r'border-tune .*: pip install "border-cli\[tune\]"$'):
-        imported_optuna()
+        import_optuna()
 
 
 @pytest.mark.parametrize("version", ["2.10.1", "4.8.0", "50.0"])
@@ -141,4 +141,4 @@ def test_another_version_of_optuna_is_refused_by_name(
 ) -> None:
     monkeypatch.setattr(optuna, "__version__", version)
     with pytest.raises(MissingPackage, match=rf'not {version}\).* pip install "border-cli\[tune'):
-        imported_optuna()
+        import_optuna()

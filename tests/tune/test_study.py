@@ -17,11 +17,11 @@ import pytest
 
 from border_cli.errors import ConfigError, RunFailed
 from border_cli.tune.config import TuneConfig
-from border_cli.tune.halving import What
+from border_cli.tune.halving import Action
 from border_cli.tune.runs import Training, TrialRuns
 from border_cli.tune.space import Hyperparameter, Space
-from border_cli.tune.store import TrialStore, opened
-from border_cli.tune.study import Trials, begun
+from border_cli.tune.store import TrialStore, open_store
+from border_cli.tune.study import Trials, open_study
 from border_cli.tune.trials import Study, read_study, read_trials
 from tests.support.commands import other_process
 from tests.support.written_runs import write_run
@@ -71,7 +71,7 @@ class Commands:
 
     def begin(self, study: Study = STUDY, **settings: Any) -> Trials:
         """Starts another command."""
-        study = begun(self.root, study)
+        study = open_study(self.root, study)
         config = TuneConfig(study=str(self.root), **{"risk": 0.1, **settings})
         runs = runs_of(study, self.root)
         return Trials(study, SPACE, self.store, config, runs, self.events.append)
@@ -88,7 +88,7 @@ class Commands:
 
 @pytest.fixture
 def commands(tmp_path: Path) -> Iterator[Commands]:
-    with opened(f"sqlite:///{tmp_path / 'study.db'}", "study", tmp_path, begun=False) as store:
+    with open_store(f"sqlite:///{tmp_path / 'study.db'}", "study", tmp_path, begun=False) as store:
         yield Commands(tmp_path / "S", store)
 
 
@@ -101,7 +101,7 @@ def take_training(trials: Trials) -> Training:
 def test_from_the_first_trial_to_the_winner(commands: Commands) -> None:
     trials = commands.begin()
     trained: list[tuple[str, int, list[int]]] = []
-    while (step := trials.take()) is not What.finish:
+    while (step := trials.take()) is not Action.finish:
         assert isinstance(step, Training)
         [parent] = {folder.parent.name for folder in step.folders.values()}
         trained.append((parent, step.rung, [*step.folders]))
@@ -127,16 +127,16 @@ def test_another_command_waits_for_the_last_trial_that_one_trains(commands: Comm
     only = replace(STUDY, trials=1)
     mine, theirs = commands.begin(only), commands.begin(only)
     training = take_training(mine)
-    assert theirs.take() == What.wait
+    assert theirs.take() == Action.wait
     commands.train(mine, training, 5.0)
     resumed = take_training(theirs)
     assert (resumed.trial.number, resumed.rung) == (0, 1)
     commands.train(theirs, resumed, 6.0)
     winner = take_training(mine)
-    assert theirs.take() == What.finish  # the other command trains the winner
+    assert theirs.take() == Action.finish  # the other command trains the winner
     assert "is in use by process" in commands.events[-1]
     commands.train(mine, winner, 7.0)
-    assert mine.take() == What.finish
+    assert mine.take() == Action.finish
 
 
 def test_a_trial_is_taken_up_once_the_process_that_trains_it_is_gone(commands: Commands) -> None:
@@ -160,7 +160,7 @@ def test_a_command_that_ends_between_score_and_end_of_a_trial_loses_neither(
     trials.look()
     assert trials.rows[0].status == "waiting"  # until a command takes the next trial
     resumed = commands.begin(replace(STUDY, trials=1, fresh_seeds=0))
-    assert resumed.take() == What.finish
+    assert resumed.take() == Action.finish
     resumed.look()
     assert (resumed.rows[0].status, resumed.rows[0].scores) == ("complete", [6.0, 7.0])
 
@@ -218,23 +218,23 @@ def test_a_run_that_has_not_resumed_yet_has_not_reached_its_rung(tmp_path: Path)
 
 def test_a_study_goes_on_as_it_was_begun(tmp_path: Path) -> None:
     root = tmp_path / "S"
-    assert begun(root, STUDY) == STUDY
+    assert open_study(root, STUDY) == STUDY
     moved = root.rename(tmp_path / "T")
     again = replace(STUDY, id="other", name="T", command=["border-tune", "study=T"], trials=6)
-    assert begun(moved, again) == replace(STUDY, command=again.command, trials=6)
-    fewer = begun(moved, replace(again, trials=2))
+    assert open_study(moved, again) == replace(STUDY, command=again.command, trials=6)
+    fewer = open_study(moved, replace(again, trials=2))
     assert fewer.trials == 2  # the other trials are not trained
     assert read_study(moved).trials == 6
 
 
 def test_a_journal_that_has_sqlite_remove_another_file_is_refused(tmp_path: Path) -> None:
-    begun(tmp_path, STUDY)
+    open_study(tmp_path, STUDY)
     (tmp_path / "study.db-journal").write_bytes(b"a page\0\0\0\0")
-    begun(tmp_path, STUDY)  # a journal left by a killed command is accepted
+    open_study(tmp_path, STUDY)  # a journal left by a killed command is accepted
     tail = b"home/notes.txt" + bytes.fromhex("0000000ed9d505f920a163d7")
     (tmp_path / "study.db-journal").write_bytes(b"a page" + tail)
     with pytest.raises(ConfigError, match="names another file, which SQLite would remove"):
-        begun(tmp_path, STUDY)
+        open_study(tmp_path, STUDY)
 
 
 @pytest.mark.parametrize(
@@ -247,9 +247,9 @@ def test_a_journal_that_has_sqlite_remove_another_file_is_refused(tmp_path: Path
 def test_a_study_of_another_kind_is_refused_by_what_differs(
     tmp_path: Path, other: dict[str, Any], names: str
 ) -> None:
-    begun(tmp_path, STUDY)
+    open_study(tmp_path, STUDY)
     with pytest.raises(ConfigError, match=f"was begun with different {names} "):
-        begun(tmp_path, replace(STUDY, **other))
+        open_study(tmp_path, replace(STUDY, **other))
     assert read_study(tmp_path) == STUDY
 
 
@@ -257,5 +257,5 @@ def test_a_study_of_another_kind_is_refused_by_what_differs(
 def test_a_directory_of_other_runs_is_refused(tmp_path: Path, file: str) -> None:
     (tmp_path / file).touch()
     with pytest.raises(ConfigError, match="contains runs that do not belong to a study"):
-        begun(tmp_path, STUDY)
+        open_study(tmp_path, STUDY)
     assert len(list(tmp_path.iterdir())) == 1

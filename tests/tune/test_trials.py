@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from border_cli.errors import CheckpointError
-from border_cli.tune.trials import ranked, read_study, read_trials, write_study, write_trials
+from border_cli.tune.trials import rank_trials, read_study, read_trials, write_study, write_trials
 from tests.support.studies import a_row, a_study
 
 
@@ -37,4 +37,4 @@ def test_trials_that_were_trained_longest_come_first_and_failed_ones_never() -> 
         a_row(3, -5.0, status="fail"),
         a_row(4),
     ]
-    assert [row.number for row in ranked(rows)] == [1, 0, 2]
+    assert [row.number for row in rank_trials(rows)] == [1, 0, 2]

@@ -20,7 +20,7 @@ from border_cli.actor_manager.actor import Actor, ActorFactory, Message
 from border_cli.actor_manager.record import ActorRecord, SavedActors
 from border_cli.actor_manager.weights import WeightSlot
 from border_cli.core.interfaces import ActorManager, ActorStats, Evaluation, EvaluationRunner
-from border_cli.core.stop import Heartbeat, Pulse
+from border_cli.core.stop import Heartbeat, MonitoredPart
 from border_cli.core.timing import Clock
 from border_cli.core.types import Experience, Metrics, Snapshot, State
 from border_cli.evaluator.config import EpisodesConfig
@@ -158,7 +158,7 @@ class PoolActorManager(ActorManager):
     def stats(self) -> list[ActorStats]:
         return [actor.record.stats(actor.counted) for actor in self._actors]
 
-    def heartbeats(self) -> Sequence[Pulse]:
+    def heartbeats(self) -> Sequence[MonitoredPart]:
         return [actor.heartbeat for actor in self._actors]
 
     def gauges(self) -> Metrics:
@@ -187,7 +187,7 @@ class PoolEvaluationRunner(EvaluationRunner):
         self._under_way: Future[Evaluation] | None = None
 
     @property
-    def pulse(self) -> Pulse:
+    def pulse(self) -> MonitoredPart:
         return self._heartbeat
 
     def open(self, actors: ActorManager | None = None) -> None:
