@@ -4,9 +4,9 @@
 
 Two nodes of two CPUs and a spare one on this machine (Ray's `cluster_utils.Cluster`), four actors.
 `again`: seconds from a kill until all four actors act again. `gap`: longest time between two rows
-of metrics, during which no updates were made. `stopped`: seconds until all four actors act again
-while the raylet of the second node, which does not run the learner, is stopped. Finally, the counts
-in `run.json` must add up.
+of metrics; rows come with updates, which need samples. `stopped`: seconds until all four actors act
+again while the raylet of the second node, which does not run the learner, is stopped. Finally, the
+counts in `run.json` must add up.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Measurements in their own processes, so that they inherit no threads, caches or memory.
+"""Runs a measurement in its own process, so that it inherits no threads, caches or memory.
 
     python -m benchmarks.isolated benchmarks.bare_actor:measure '{"seconds": 3.0}'
 
@@ -25,7 +25,7 @@ def command(target: str, **arguments: Any) -> list[str]:
 
 
 def call(target: str, **arguments: Any) -> Any:
-    """Calls the function in a new process; raises CalledProcessError if it fails."""
+    """Returns the function's result from a new process; raises CalledProcessError if it fails."""
     process = subprocess.run(
         command(target, **arguments),
         stdout=subprocess.PIPE,
@@ -37,7 +37,7 @@ def call(target: str, **arguments: Any) -> Any:
 
 
 def since_enter(target: str, **arguments: Any) -> Reading:
-    """Calls the function; converts its times (`…_at_s`, wall clock) to seconds since the start."""
+    """Calls the function; converts its wall-clock times (`…_at_s`) to seconds since the start."""
     began_s = time.time()
     answer: Reading = call(target, **arguments)
     return {

@@ -5,7 +5,7 @@
     python -m benchmarks.trouble --compare before.jsonl after.jsonl     # diffs; status 1 if any
 
 The cases are hangs with and without the interpreter lock, stopped and killed processes, Ctrl-C in
-every phase, full disks, deleted and linked folders, run directories of strangers, and invalid
+every phase, full disks, deleted and linked folders, run directories from strangers, and invalid
 values from environments. A case records the exit status, the last lines printed (without times and
 directories), the state in `run.json`, and whatever else it checks. `--only TEXT` runs the cases
 whose names contain TEXT. All cases take about ten minutes; the full disk is skipped if no tmpfs can
