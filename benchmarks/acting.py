@@ -76,7 +76,7 @@ class Means(nn.Module):
 
     def forward(self, features: Any) -> Any:
         if isinstance(self.network, QuantileNetwork):
-            return self.network.means(self.network.embedded(features), self._fractions)
+            return self.network.means(self.network.embed(features), self._fractions)
         return self.network(features).unflatten(1, (ACTIONS, -1)).mean(2)
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:

@@ -66,7 +66,7 @@ def export_untrained(name: str, folder: Path) -> RawPolicy:
     policy: Any = agent.policy_factory(np.random.default_rng(0))
     policy.load_snapshot(agent.snapshot())
     form = form_of(agent, policy, agent_name)
-    rows: Any = np.zeros((2, *observation.shape), observation.carried)
+    rows: Any = np.zeros((2, *observation.shape), observation.row_dtype)
     write_formats(folder, agent, policy, form, rows, onnx=True)
     seal(folder, agent, form)
     return RawPolicy(agent, form).eval().requires_grad_(False)

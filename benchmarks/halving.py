@@ -251,7 +251,7 @@ def simulate(land: Landscape, contender: Contender, seed: int) -> tuple[list[Sta
     while True:
         while len(arrivals) < WORKERS:
             step = contender.decide(trials, terms)
-            what, number = step.what, step.number
+            what, number = step.action, step.number
             if what is Action.start:
                 number = len(trials)
                 trials.append(Standing(number))

@@ -299,9 +299,9 @@ class Actor:
     def _report_episode_ends(self, step: Step) -> None:
         """Resets the state of the policy and of the running returns for episodes that ended."""
         if step.episodes or step.moved is not None:
-            self._policy.forget(step.begun)
+            self._policy.forget(step.changed_envs)
         if self._returns is not None:
-            self._returns.see(step.reward, step.terminated | step.truncated, step.moved)
+            self._returns.update(step.reward, step.terminated | step.truncated, step.moved)
 
     @property
     def seconds(self) -> list[float]:

@@ -12,14 +12,14 @@ class Mapped(ABC):
 
     It can be pickled only when it is passed to a child process."""
 
-    crossing: ClassVar[tuple[str, ...]]  # names of the attributes to pickle
+    pickled: ClassVar[tuple[str, ...]]  # names of the attributes to pickle
 
     @abstractmethod
     def _map(self) -> None:
         """Creates the views from the pickled attributes. The constructor must call this."""
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.crossing}
+        return {name: getattr(self, name) for name in self.pickled}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         self.__dict__.update(state)

@@ -51,7 +51,7 @@ class MessageRing(Mapped):
     `more` describes additional arrays that the owner stores in the same segment.
     """
 
-    crossing = ("capacity", "messages", "episode", "_columns", "_shared")
+    pickled = ("capacity", "messages", "episode", "_columns", "_shared")
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class MessageRing(Mapped):
         for the moments of running returns."""
         self.capacity = capacity  # maximum number of rows, and of episodes
         self.messages = messages  # number of headers; one is reserved for the last message read
-        self.episode = EPISODE + len(spec.info_metrics)  # numbers per episode
+        self.numbers_per_episode = EPISODE + len(spec.info_metrics)  # numbers per episode
         self._columns = row_columns(spec, extras)
         int64, float64 = np.dtype(np.int64), np.dtype(np.float64)
         self._shared = SharedArrays(
@@ -75,7 +75,7 @@ class MessageRing(Mapped):
                 (int64, (1,)),
                 (int64, (1,)),
                 (int64, (messages * HEADER,)),
-                (float64, (capacity * self.episode,)),
+                (float64, (capacity * self.numbers_per_episode,)),
                 (float64, (messages * RETURNS * returns,)),
                 *((dtype, (capacity,)) for dtype in row_dtypes(self._columns)),
                 *more,
@@ -160,8 +160,10 @@ class MessageWriter:
                 target = column[start : start + rows]
                 np.concatenate(column_of(message.parts, name), out=target, casting="same_kind")
         for number, episode in enumerate(message.episodes, self._episodes):
-            base = ring.episode * (number % ring.capacity)
-            for index, value in enumerate(episode.numbers(ring.episode - EPISODE), base):
+            base = ring.numbers_per_episode * (number % ring.capacity)
+            for index, value in enumerate(
+                episode.numbers(ring.numbers_per_episode - EPISODE), base
+            ):
                 ring.episodes[index] = value
         if returns := ring.returns:
             base = RETURNS * (self._messages % ring.messages)
@@ -241,14 +243,16 @@ class MessageReader:
         self.rows[actor_id] += rows
         start = rows_before % ring.capacity if rows else 0
         numbers = range(episodes_before, episodes)
-        starts = [ring.episode * (episode % ring.capacity) for episode in numbers]
+        starts = [ring.numbers_per_episode * (episode % ring.capacity) for episode in numbers]
         views = {name: column[start : start + rows] for name, column in ring.columns.items()}
         return Experience(
             actor_id=actor_id,
             opt_steps=opt_steps,
             env_steps=env_steps - steps_before,
             transitions=Transitions(**transitions_of(views)),
-            episodes=tuple(Episode.of(ring.episodes[i : i + ring.episode]) for i in starts),
+            episodes=tuple(
+                Episode.of(ring.episodes[i : i + ring.numbers_per_episode]) for i in starts
+            ),
             returns=self._read_returns(number),
         )
 

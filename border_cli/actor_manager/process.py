@@ -182,7 +182,7 @@ class ProcessActorManager(ActorManager):
             handle.saved(reader.rows[handle.actor_id])
             for handle, reader in zip(self._handles, self._receiver.readers, strict=True)
         ]
-        return self._saved.after(actors).state_dict()
+        return self._saved.with_actors(actors).state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self._saved = SavedActors.load(state, self.config.num_actors).without_states()

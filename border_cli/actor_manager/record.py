@@ -47,7 +47,7 @@ class SavedActor:
         """Granted samples that the learner has not received: unsent, or not collected yet."""
         return rows_in_proxy(self.state) + self.budget
 
-    def ended(self) -> Self:
+    def without_state(self) -> Self:
         """Returns the actor without its state; its unsent samples count as lost."""
         lost = self.stats.lost_samples + rows_in_proxy(self.state)
         return replace(self, state=None, budget=0, stats=replace(self.stats, lost_samples=lost))
@@ -141,7 +141,7 @@ class SavedActors:
                 actors=[saved.get(i, _fresh(i)) for i in range(num_actors)],
                 samples=int(state["samples"]),
                 first=int(state["first"]),
-                removed=[saved[key].ended() for key in sorted(saved) if key >= num_actors],
+                removed=[saved[key].without_state() for key in sorted(saved) if key >= num_actors],
             )
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"the saved state of the actors is invalid: {error}") from error
@@ -154,14 +154,14 @@ class SavedActors:
                 "actor_manager=serial and trainer=sync continue episodes",
                 pluralize(rows, "sample"),
             )
-        return replace(self, actors=[actor.ended() for actor in self.actors])
+        return replace(self, actors=[actor.without_state() for actor in self.actors])
 
     @property
     def granted(self) -> int:
         """Samples that count towards the learner's limit; lost samples do not."""
         return self.samples + sum(actor.in_flight for actor in self.actors)
 
-    def after(self, actors: Sequence[SavedActor], *, first: int = 0) -> Self:
+    def with_actors(self, actors: Sequence[SavedActor], *, first: int = 0) -> Self:
         """Returns a copy with these `actors`, whose new samples are added to the total."""
         new_samples = sum(actor.stats.samples for actor in actors) - sum(
             actor.stats.samples for actor in self.actors

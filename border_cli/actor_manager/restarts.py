@@ -72,11 +72,11 @@ class Restarts:
         self._delivered = 0  # samples delivered before the last failure
         self._since_delivery = 0  # failures since the last delivery
         self._last: Origin | None = None  # origin of the last failure; reset by deliveries
-        self.made = 0
+        self.count = 0
         self._spent = 0  # restarts that count against the limit
         self._raised = 0  # restarts within `_spent` that followed an exception
 
-    def failed(self, text: str, *, delivered: int, where: str = "") -> float:
+    def record_failure(self, text: str, *, delivered: int, where: str = "") -> float:
         """Records a failure and returns the seconds to pause before the restart.
 
         `text` is a traceback, or a description if the process died. `delivered` is the number of
@@ -96,7 +96,7 @@ class Restarts:
             self._abort(f"no restarts are left (actor_manager.max_restarts={self._most})", where)
         if self._last is not None and self._last == previous:
             self._abort("the restarted actor failed the same way before delivering a sample", where)
-        self.made += 1
+        self.count += 1
         self._spent += 1
         self._raised += self._last is not None
         log.warning(

@@ -90,9 +90,9 @@ class SerialActorManager(LocalActorManager):
         return stepped
 
     def _step(self, worker: Worker) -> bool:
-        if worker.made >= worker.granted:
+        if worker.collected >= worker.granted:
             worker.granted += self._limiter.try_acquire(1 - worker.budget)
-        if worker.made >= worker.granted:
+        if worker.collected >= worker.granted:
             return False
         self._run_guarded(worker, worker.step)
         return True
@@ -122,7 +122,7 @@ class SerialActorManager(LocalActorManager):
         if self._end is not None:
             return self._end
         actors = [worker.saved_exactly() for worker in self._workers]
-        return self._saved.after(actors, first=self._first).state_dict()
+        return self._saved.with_actors(actors, first=self._first).state_dict()
 
     def gauges(self) -> Metrics:
         return {"async/queue_fill": 0.0}

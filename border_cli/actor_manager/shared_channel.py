@@ -59,7 +59,7 @@ _RECHECK_S = 1.0  # seconds between two checks of a condition, in case a wake-up
 class SharedChannel(Mapped):
     """The memory and pipes shared with an actor process; the manager owns and closes them."""
 
-    crossing = ("pipe", "learner_pipe", "ring")
+    pickled = ("pipe", "learner_pipe", "ring")
 
     def __init__(
         self,

@@ -73,7 +73,7 @@ class SharedWeightSlot(Mapped):
     reader finds two different versions, the data changed while it was copied, and it tries again.
     """
 
-    crossing = ("_names", "_shared")
+    pickled = ("_names", "_shared")
 
     def __init__(self, forms: ArrayForms) -> None:
         self._names = list(forms)

@@ -76,7 +76,7 @@ class ActorHandle:
         stats, collected = self._read_counters(received)
         lost = stats.lost_samples + collected - received
         # A process that has taken no step has not used its seeds.
-        begun = self.restarts.made + 1 if self.channel.actor[BEATS] else 0
+        begun = self.restarts.count + 1 if self.channel.actor[BEATS] else 0
         return self.record.saved(replace(stats, lost_samples=lost), begun)
 
     def _read_counters(self, received: int) -> tuple[ActorStats, int]:
@@ -89,7 +89,7 @@ class ActorHandle:
             actor_id=self.actor_id,
             env_steps=env_steps,
             samples=received,
-            restarts=self.restarts.made,
+            restarts=self.restarts.count,
             lost_samples=lost,
             seconds=dict(zip(ACTOR_SECTIONS, self.channel.seconds, strict=True)),
         )
@@ -97,7 +97,7 @@ class ActorHandle:
 
     @property
     def beats(self) -> int:
-        return int(self.channel.actor[BEATS]) + self.restarts.made
+        return int(self.channel.actor[BEATS]) + self.restarts.count
 
     @property
     def waiting_for(self) -> str | None:
@@ -207,7 +207,7 @@ class Supervisor:
             elif handle.due_s <= self._clock.now_s():
                 handle.record.begin()
                 try:
-                    handle.process = self._start_incarnation(handle.actor_id, handle.restarts.made)
+                    handle.process = self._start_incarnation(handle.actor_id, handle.restarts.count)
                 except (OSError, EOFError):  # process or file limit reached, or no fork server
                     reason = f"its process could not be started:\n{traceback.format_exc()}"
                     self._plan_restart(handle, reason)
@@ -272,7 +272,9 @@ class Supervisor:
     def _plan_restart(self, handle: ActorHandle, reason: str) -> None:
         try:
             # Samples written count as delivered even if the learner has not read them yet.
-            pause_s = handle.restarts.failed(reason, delivered=handle.channel.actor[COLLECTED])
+            pause_s = handle.restarts.record_failure(
+                reason, delivered=handle.channel.actor[COLLECTED]
+            )
             handle.due_s = self._clock.now_s() + pause_s
         except ActorCrashed as error:
             self._end(handle)

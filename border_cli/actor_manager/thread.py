@@ -166,9 +166,9 @@ class ThreadActorManager(LocalActorManager):
     def _step(self, worker: Worker) -> None:
         if self._limiter.closed:
             raise Closed
-        if worker.made >= worker.granted:
+        if worker.collected >= worker.granted:
             worker.granted += self._limiter.try_acquire(self.config.n_buffer - worker.budget)
-        if worker.made < worker.granted:
+        if worker.collected < worker.granted:
             worker.step()
             return
         worker.flush()  # a waiting actor must not hold samples back
@@ -237,7 +237,7 @@ class ThreadActorManager(LocalActorManager):
             worker.saved(received)
             for worker, received in zip(self._workers, self._received, strict=True)
         ]
-        return self._saved.after(actors).state_dict()
+        return self._saved.with_actors(actors).state_dict()
 
     def stats(self) -> list[ActorStats]:
         return [

@@ -51,24 +51,24 @@ class Worker:
         self._counting = threading.Lock()  # held while counters are added or read
         self.blocked_s = 0.0  # seconds spent waiting for the rate limiter
         self.sent = 0  # samples in all messages
-        self.made = 0  # samples collected and not lost
+        self.collected = 0  # samples collected and not lost
         self.granted = 0  # samples that the actor may collect in total
 
     def load(self, saved: SavedActor) -> None:
         """Restores a saved actor. Call before the first step."""
         self.record.earlier = saved
         self._state = saved.state
-        self.made = rows_in_proxy(saved.state)
-        self.granted = self.made + saved.budget
+        self.collected = rows_in_proxy(saved.state)
+        self.granted = self.collected + saved.budget
 
     @property
     def budget(self) -> int:
         """Granted samples not collected yet; negative if the actor has exceeded its grant."""
-        return self.granted - self.made
+        return self.granted - self.collected
 
     def step(self) -> None:
         """Steps the actor, building it first if necessary."""
-        self.made += (self._actor or self._start_incarnation()).step()
+        self.collected += (self._actor or self._start_incarnation()).step()
         self.heartbeat.beats += 1
 
     def _start_incarnation(self) -> Actor:
@@ -90,7 +90,7 @@ class Worker:
             self._start_incarnation()
         self.flush()
 
-    def failed(self) -> tuple[int, float]:
+    def handle_failure(self) -> tuple[int, float]:
         """Handles the exception that the actor has just raised.
 
         Returns the granted samples that the learner will never receive, and the seconds to pause
@@ -104,7 +104,7 @@ class Worker:
         unused = self._discard()
         if isinstance(error, BadStep):
             raise error.of_actor(self.record.actor_id, env_steps)
-        return unused, self._restarts.failed(text, delivered=self.sent, where=where)
+        return unused, self._restarts.record_failure(text, delivered=self.sent, where=where)
 
     def close(self) -> None:
         """Ends the actor; its unsent samples count as lost."""
@@ -120,7 +120,7 @@ class Worker:
             self._past = replace(self._attempt_stats, lost_samples=self._past.lost_samples + lost)
             unused = self.budget + lost
             self._actor = self._state = None
-            self.made = self.granted = self.sent
+            self.collected = self.granted = self.sent
         if actor is not None:
             try:
                 actor.close()
@@ -151,7 +151,7 @@ class Worker:
             return replace(
                 attempt,
                 samples=received,
-                restarts=self._restarts.made,
+                restarts=self._restarts.count,
                 seconds={**attempt.seconds, _BLOCKED: blocked_s},
             )
 
@@ -171,7 +171,7 @@ class Worker:
         steps, because the actor counts env steps first.
         """
         # During a step, the actor may have sent more samples than it has counted.
-        collected = max(self.made, self.sent, received)
+        collected = max(self.collected, self.sent, received)
         attempt = self._read_counters(received)
         lost = attempt.lost_samples + collected - received
         return self.record.saved(replace(attempt, lost_samples=lost), self._begun)
@@ -231,7 +231,7 @@ class LocalActorManager(ActorManager):
     def _recover(self, worker: Worker) -> None:
         """Handles an exception that an actor has just raised: returns its unused samples to the
         limiter and pauses. Raises `Closed` as soon as the limiter is closed."""
-        unused, delay_s = worker.failed()
+        unused, delay_s = worker.handle_failure()
         self._limiter.give_back(unused)
         with worker.heartbeat.waiting("its restart"):
             self._limiter.pause(delay_s)

@@ -128,8 +128,8 @@ class Awac(CloningAgent):
 
     def __init__(self, config: AwacConfig, *, spec: EnvSpec, device: str, seed: int) -> None:
         super().__init__(config, spec=spec, device=device, seed=seed)
-        self._critic_loss = self.compiled(self.critic_loss)
-        self._actor_loss = self.compiled(self.actor_loss)
+        self._critic_loss = self.maybe_compile(self.critic_loss)
+        self._actor_loss = self.maybe_compile(self.actor_loss)
 
     def learn(self, batch: TensorBatch) -> Update:
         """Updates critics and actor (Algorithm 1) with losses computed before either changes."""

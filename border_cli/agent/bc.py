@@ -83,7 +83,7 @@ class Bc(TorchAgent):
             self._action_loss = (
                 choice_loss if choices.is_single else partial(choices_loss, choices=choices)
             )
-        self._loss = self.compiled(self.loss)
+        self._loss = self.maybe_compile(self.loss)
 
     @property
     def policy_factory(self) -> PolicyFactory:

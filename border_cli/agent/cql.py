@@ -46,8 +46,8 @@ class ConservativeNoise(NamedTuple):
 
     next_action: Tensor  # [B, A] standard normal, for the action in the target
     uniform: Tensor  # [N, B, A] uniform in [0, 1), for the uniform actions
-    here: Tensor  # [N B, A] standard normal, for the actor's actions in s
-    there: Tensor  # [N B, A] standard normal, for the actor's actions in s'
+    obs_action: Tensor  # [N B, A] standard normal, for the actor's actions in s
+    next_obs_action: Tensor  # [N B, A] standard normal, for the actor's actions in s'
 
 
 def soft_maximum(q: Tensor, log_density: Tensor) -> Tensor:
@@ -99,8 +99,8 @@ class Cql(SoftActorCritic):
         self.register_state(
             conservative=self.conservative, conservative_optimizer=self.conservative.optimizer
         )
-        self._critic_loss = self.compiled(self.critic_loss)
-        self._actor_loss = self.compiled(self.actor_loss)
+        self._critic_loss = self.maybe_compile(self.critic_loss)
+        self._actor_loss = self.maybe_compile(self.actor_loss)
 
     def learn(self, batch: TensorBatch) -> Update:
         """Updates critics and weight, actor and coefficient (`policy_delay`), then the targets."""
@@ -142,8 +142,10 @@ class Cql(SoftActorCritic):
         """Estimates log of the integral of exp Q_i(s, a) over a, for each critic. [E, B, 1]"""
         count, rows, size = noise.uniform.shape
         with torch.no_grad():
-            action_here, log_here = self.sample_action(tile(batch.obs, count), noise.here)
-            action_next, log_next = self.sample_action(tile(batch.next_obs, count), noise.there)
+            action_here, log_here = self.sample_action(tile(batch.obs, count), noise.obs_action)
+            action_next, log_next = self.sample_action(
+                tile(batch.next_obs, count), noise.next_obs_action
+            )
             action = torch.cat((2 * noise.uniform.flatten(0, 1) - 1, action_here, action_next))
             log_uniform = torch.full_like(log_here, -size * math.log(2))  # on [-1, 1]
             log_density = torch.cat((log_uniform, log_here, log_next)).view(3 * count, rows, 1)
@@ -163,8 +165,8 @@ class Cql(SoftActorCritic):
         return ConservativeNoise(
             next_action=self.normal(rows, size),
             uniform=self.uniform(count, rows, size),
-            here=self.normal(count * rows, size),
-            there=self.normal(count * rows, size),
+            obs_action=self.normal(count * rows, size),
+            next_obs_action=self.normal(count * rows, size),
         )
 
 

@@ -31,7 +31,7 @@ class Density(ABC):
         """Entropy of each row's distribution. [B]"""
 
     @abstractmethod
-    def derivative(self, by_log_prob: Tensor, by_entropy: float) -> tuple[Tensor, ...]:
+    def backward(self, by_log_prob: Tensor, by_entropy: float) -> tuple[Tensor, ...]:
         """Returns the gradients of a loss with respect to the policy's outputs, and `log_std` of a
         Gaussian, from those with respect to log_prob and entropy. [B] -> [B, outputs], [A]"""
 
@@ -54,7 +54,7 @@ class ChoiceDensity(Density):
     def entropy(self) -> Tensor:
         return -(self._probability * self._log).sum(1)
 
-    def derivative(self, by_log_prob: Tensor, by_entropy: float) -> tuple[Tensor, ...]:
+    def backward(self, by_log_prob: Tensor, by_entropy: float) -> tuple[Tensor, ...]:
         grad = by_log_prob[:, None]
         grad_logits = self._probability * -grad
         grad_logits.scatter_add_(1, self._columns, grad.expand(self._columns.shape))
@@ -80,7 +80,7 @@ class GaussianDensity(Density):
     def entropy(self) -> Tensor:
         return (self._log_std + LOG_ROOT_2_PI_E).sum().expand(len(self.log_prob))
 
-    def derivative(self, by_log_prob: Tensor, by_entropy: float) -> tuple[Tensor, ...]:
+    def backward(self, by_log_prob: Tensor, by_entropy: float) -> tuple[Tensor, ...]:
         grad = by_log_prob[:, None]
         grad_log_std = (grad * (self._standardised.square() - 1)).sum(0)
         grad_log_std += by_entropy * len(by_log_prob)

@@ -113,8 +113,8 @@ class DiscreteSac(TorchAgent):
             ent_coef_optimizer=self.ent_coef.optimizer,
         )
         self.acting_modules["network"] = self.actor
-        self._critic_loss = self.compiled(self.critic_loss)
-        self._actor_loss = self.compiled(self.actor_loss)
+        self._critic_loss = self.maybe_compile(self.critic_loss)
+        self._actor_loss = self.maybe_compile(self.actor_loss)
 
     def learn(self, batch: TensorBatch) -> Update:
         """Updates critics, actor and coefficient (every `policy_delay` calls), then the targets."""
@@ -136,7 +136,7 @@ class DiscreteSac(TorchAgent):
     def critic_loss(self, batch: TensorBatch, ent_coef: Tensor) -> CriticLoss:
         """Returns the squared TD errors for y = r + d V(s'), where d is 0 if s' is terminal."""
         with torch.no_grad():
-            chances = self.chances(batch.next_obs, batch.next_mask)
+            chances = self.choice_probabilities(batch.next_obs, batch.next_mask)
             q_next = self.critics.target(batch.next_obs, no_action(batch))  # [E, B, S]
             q_next = pessimistic_values(q_next, chances, is_single=self.choices.is_single)
             value = soft_value(q_next, chances, ent_coef)  # [B, 1]
@@ -151,7 +151,7 @@ class DiscreteSac(TorchAgent):
 
     def actor_loss(self, batch: TensorBatch, ent_coef: Tensor) -> ActorLoss:
         """Returns E[pi(s)^T (alpha log pi(s) - Q(s))], equation 12."""
-        chances = self.chances(batch.obs, batch.mask)
+        chances = self.choice_probabilities(batch.obs, batch.mask)
         with torch.no_grad():
             q = self.critics.frozen(batch.obs, no_action(batch))  # [E, B, S]
             q = pessimistic_values(q, chances, is_single=self.choices.is_single)
@@ -164,7 +164,9 @@ class DiscreteSac(TorchAgent):
             return self.ent_coef.target
         return self.config.target_entropy_scale * self.choices.largest_entropy(mask)
 
-    def chances(self, features: FeatureTensors, mask: Tensor | None) -> ChoiceProbabilities:
+    def choice_probabilities(
+        self, features: FeatureTensors, mask: Tensor | None
+    ) -> ChoiceProbabilities:
         """Returns the actor's probabilities, 0 for invalid choices. [B, …], [B, S] -> [B, S]"""
         log = self.choices.log_softmax(mask_invalid(self.actor(features), mask)).clamp(min=LOWEST)
         return ChoiceProbabilities(log.exp(), log)

@@ -112,7 +112,7 @@ class ValueAgent(TorchAgent):
         )
         self.register_state(online=self.online, target=self.target, optimizer=self.optimizer)
         self.acting_modules["network"] = self.online
-        self._td = self.compiled(self.td)
+        self._td = self.maybe_compile(self.td)
 
     @abstractmethod
     def network(self) -> LearnedNetwork:
@@ -121,8 +121,8 @@ class ValueAgent(TorchAgent):
     def learn(self, batch: TensorBatch) -> Update:
         """Performs a gradient step on the TD loss and updates the target network (Algorithm 1)."""
         if self.actions.joint is not None:
-            batch = self.numbered(batch)
-        cache, result = self._td(batch, self.noises(batch))
+            batch = self.to_joint_actions(batch)
+        cache, result = self._td(batch, self.draw_noise(batch))
         grad_norm = self.optimizer.step(self.online.backward(cache, result.grad_output))
         if self.opt_steps % self.config.target_interval == 0:
             polyak_update(*self._polyak_pair, self.config.tau)
@@ -132,7 +132,7 @@ class ValueAgent(TorchAgent):
         td_error = result.td_error  # the lambda must not keep the whole result alive
         return Update(metrics=metrics, td_error=lambda: td_error.squeeze(1).cpu().numpy())
 
-    def numbered(self, batch: TensorBatch) -> TensorBatch:
+    def to_joint_actions(self, batch: TensorBatch) -> TensorBatch:
         """Replaces actions by joint action numbers, and masks by masks of joint actions."""
         masks = (batch.mask, batch.next_mask)
         mask, next_mask = (
@@ -143,15 +143,15 @@ class ValueAgent(TorchAgent):
 
     def td(self, batch: TensorBatch, noises: Noises) -> tuple[Cache, TDResult]:
         """Returns the cache for the backward pass and the TD loss. Draws no random numbers."""
-        outputs, cache = self.online.keeping(batch.obs, *noises[0])
+        outputs, cache = self.online.forward_with_cache(batch.obs, *noises[0])
         with torch.no_grad():
-            next_outputs, _ = self.target.keeping(batch.next_obs, *noises[1])
+            next_outputs, _ = self.target.forward_with_cache(batch.next_obs, *noises[1])
             next_outputs_online = None
             if self.config.double:
-                next_outputs_online, _ = self.online.keeping(batch.next_obs, *noises[2])
+                next_outputs_online, _ = self.online.forward_with_cache(batch.next_obs, *noises[2])
             return cache, self.td_loss(outputs, next_outputs, next_outputs_online, batch)
 
-    def noises(self, batch: TensorBatch) -> Noises:  # noqa: ARG002
+    def draw_noise(self, batch: TensorBatch) -> Noises:  # noqa: ARG002
         """Draws the random numbers for the forward passes of `td`."""
         return ((), (), ())
 
@@ -212,9 +212,9 @@ class Dqn(ValueAgent):
             noisy=config.noisy,
         )
 
-    def noises(self, batch: TensorBatch) -> Noises:
+    def draw_noise(self, batch: TensorBatch) -> Noises:
         if not self.config.noisy:
-            return super().noises(batch)
+            return super().draw_noise(batch)
         assert isinstance(self.online, ValueNetwork)
         return tuple((noise,) for noise in self.normal(3, self.online.draws))
 

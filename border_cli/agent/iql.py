@@ -55,9 +55,9 @@ class Iql(CloningAgent):
             self.value, config.value_learning_rate or config.learning_rate, config.max_grad_norm
         )
         self.register_state(value=self.value, value_optimizer=self.value_optimizer)
-        self._value_loss = self.compiled(self.value_loss)
-        self._actor_loss = self.compiled(self.actor_loss)
-        self._critic_loss = self.compiled(self.critic_loss)
+        self._value_loss = self.maybe_compile(self.value_loss)
+        self._actor_loss = self.maybe_compile(self.actor_loss)
+        self._critic_loss = self.maybe_compile(self.critic_loss)
 
     def learn(self, batch: TensorBatch) -> Update:
         """Updates V, then the actor, then the critics and their targets (Algorithm 1)."""

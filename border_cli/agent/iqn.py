@@ -52,9 +52,9 @@ def target_quantiles(
     a' maximises the mean of Z_target(s', ·), or of Z(s', ·) if `double`, over the fractions
     `acting` [1, K].
     """
-    rows = target.embedded(batch.next_obs)  # [B, size]
+    rows = target.embed(batch.next_obs)  # [B, size]
     if double:
-        means = online.means(online.embedded(batch.next_obs), acting)  # [B, num_actions]
+        means = online.means(online.embed(batch.next_obs), acting)  # [B, num_actions]
     else:
         means = target.means(rows, acting)
     best = mask_invalid(means, batch.next_mask).argmax(dim=1, keepdim=True)  # [B, 1]
@@ -74,7 +74,7 @@ def iqn_td(
     kappa: float,
 ) -> tuple[Cache, TDResult]:
     """Returns the cache for the backward pass, and the loss of Z(s, a) at `fractions` [B, N]."""
-    quantiles, cache = online.keeping(batch.obs, fractions)  # [B, N, num_actions]
+    quantiles, cache = online.forward_with_cache(batch.obs, fractions)  # [B, N, num_actions]
     per_action = quantiles.mT  # [B, num_actions, N]
     selected = select_action_values(per_action, batch.action)  # [B, N]
     with torch.no_grad():
@@ -123,7 +123,7 @@ class Iqn(ValueAgent):
             kappa=self.config.kappa,
         )
 
-    def noises(self, batch: TensorBatch) -> Noises:
+    def draw_noise(self, batch: TensorBatch) -> Noises:
         rows, config = len(batch.reward), self.config
         online = self.uniform(rows, config.num_quantiles_online)
         return (online,), (self.uniform(rows, config.num_quantiles_target),)

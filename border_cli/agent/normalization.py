@@ -50,7 +50,7 @@ class RunningStatistics(nn.Module):
         self.register_buffer("mean", torch.zeros(columns, dtype=torch.float64))
         self.register_buffer("squares", torch.zeros(columns, dtype=torch.float64))
 
-    def see(self, rows: Tensor) -> None:
+    def update(self, rows: Tensor) -> None:
         """Updates the statistics with rows. [M, columns]"""
         if not len(rows):
             return
@@ -126,7 +126,7 @@ class Normalization:
         if "obs" in self.statistics:
             assert self._architecture.rows is not None
             rows = encode(self._architecture.rows, transitions.obs)  # [M, row_size]
-            self.statistics["obs"].see(torch.from_numpy(rows))
+            self.statistics["obs"].update(torch.from_numpy(rows))
             self.refresh()
 
     def update_returns(self, returns: Moments) -> None:

@@ -139,7 +139,7 @@ class Ppo(TorchAgent, OnPolicyAgent):
         self.register_state(learned=self.learned, optimizer=self.optimizer)
         self._pending: list[Moments] = []  # returns of the current rollout, merged in `finish`
         self._set_clip_range(0.0)
-        self._losses = self.compiled(self.losses)
+        self._losses = self.maybe_compile(self.losses)
         self._rollout_metrics: dict[str, float] = {}  # metrics of the rollout
 
     def _make_networks(self) -> None:
@@ -198,15 +198,15 @@ class Ppo(TorchAgent, OnPolicyAgent):
 
     def _forward(self, features: FeatureTensors) -> tuple[Tensor, Tensor]:
         """Returns policy outputs and values without gradients. [B, outputs], [B, 1]"""
-        outputs, _ = self.policy.keeping(features)
+        outputs, _ = self.policy.forward_with_cache(features)
         if self._is_shared:
             return outputs, outputs[:, -1:]
-        return outputs, self.value.keeping(features)[0]
+        return outputs, self.value.forward_with_cache(features)[0]
 
     def _features(self, obs: TensorObs) -> FeatureTensors:
         return obs if self.features.changes_nothing else self.features(obs)
 
-    def _seen(self, obs: Array) -> tuple[FeatureTensors, Tensor | None]:
+    def _split_obs(self, obs: Array) -> tuple[FeatureTensors, Tensor | None]:
         """Separates observations into network inputs and action mask."""
         mask = None
         if self._has_masks:
@@ -215,7 +215,7 @@ class Ppo(TorchAgent, OnPolicyAgent):
         tensors = map_tensors(lambda part: part.to(self.device), tensor_obs(obs))
         return self._features(tensors), mask
 
-    def _drawn(self, rows: Transitions) -> Tensor:
+    def _unclipped_actions(self, rows: Transitions) -> Tensor:
         """Returns the sampled actions before clipping. [M, K] int64 or [M, A] float32"""
         actions = rows.action if self._choices is not None else rows.extras[UNCLIPPED]
         return torch.from_numpy(actions.reshape(len(actions), -1)).to(self.device)
@@ -260,14 +260,14 @@ class Ppo(TorchAgent, OnPolicyAgent):
         self, rollout: Transitions, part: slice
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Returns values and log-probabilities for a slice of the rollout."""
-        features, mask = self._seen(_slice_obs(rollout.obs, part))
+        features, mask = self._split_obs(_slice_obs(rollout.obs, part))
         outputs, value = self._forward(features)
-        density = self.density(outputs, mask, self._drawn(rollout)[part])
+        density = self.density(outputs, mask, self._unclipped_actions(rollout)[part])
         return value.squeeze(1).cpu().numpy(), density.log_prob.cpu().numpy()
 
     def _compute_values(self, obs: Array, rows: int) -> NDArray[np.float32]:
         """Returns the values of observations. [M, …] -> [M]"""
-        inputs = (self._seen(_slice_obs(obs, part))[0] for part in _split_rows(rows))
+        inputs = (self._split_obs(_slice_obs(obs, part))[0] for part in _split_rows(rows))
         values = [self._forward(features)[1].squeeze(1) for features in inputs]
         return torch.cat(values).cpu().numpy()
 
@@ -277,16 +277,16 @@ class Ppo(TorchAgent, OnPolicyAgent):
         assert columns is not None
         features = self._features(batch.obs)
         with torch.enable_grad():  # for networks that rely on autograd
-            outputs, cache = self.policy.keeping(features)
+            outputs, cache = self.policy.forward_with_cache(features)
             value, value_cache = outputs[:, -1:], cache
             if not self._is_shared:
-                value, value_cache = self.value.keeping(features)
+                value, value_cache = self.value.forward_with_cache(features)
         action = batch.action if self._choices is not None else columns[UNCLIPPED]
         density = self.density(outputs, batch.mask, action)
         surrogate, squared_errors = self._losses(density.log_prob, value, columns, self._range)
         if config.target_kl is not None and surrogate.approx_kl > KL_FACTOR * config.target_kl:
             return None
-        grad_output, *grad_std = density.derivative(surrogate.grad, -config.ent_coef / len(action))
+        grad_output, *grad_std = density.backward(surrogate.grad, -config.ent_coef / len(action))
         grad_value = config.value_coef * squared_errors.grad[:, None]
         if self._is_shared:
             gradient = self.policy.backward(cache, torch.cat([grad_output, grad_value], 1))

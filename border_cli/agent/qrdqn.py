@@ -119,7 +119,7 @@ class Qrdqn(ValueAgent):
         self.td_loss = partial(
             td_loss,
             fractions=torch.tensor(config.fractions, device=self.device),
-            shares=torch.tensor(config.shares, device=self.device),
+            shares=torch.tensor(config.mean_weights, device=self.device),
             kappa=config.kappa,
         )
 
@@ -132,6 +132,6 @@ class Qrdqn(ValueAgent):
         return partial(
             q_policy(self.spec),
             self.config,
-            network=self.acting_network(shares=self.config.shares),
+            network=self.acting_network(shares=self.config.mean_weights),
             actions=self.actions,
         )

@@ -221,8 +221,8 @@ class Sac(SoftActorCritic):
 
     def __init__(self, config: SacConfig, *, spec: EnvSpec, device: str, seed: int) -> None:
         super().__init__(config, spec=spec, device=device, seed=seed, dropout=config.dropout)
-        self._critic_loss = self.compiled(self.critic_loss)
-        self._actor_loss = self.compiled(self.actor_loss)
+        self._critic_loss = self.maybe_compile(self.critic_loss)
+        self._actor_loss = self.maybe_compile(self.actor_loss)
 
     def learn(self, batch: TensorBatch) -> Update:
         """Updates critics, actor and coefficient (every `policy_delay` calls), then the targets."""

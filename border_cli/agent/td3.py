@@ -80,8 +80,8 @@ class Td3(TorchAgent):
         )
         self.acting_modules["network"] = self.actor
         self._actor_pair = list(self.actor_target.parameters()), list(self.actor.parameters())
-        self._critic_loss = self.compiled(self.critic_loss)
-        self._actor_loss = self.compiled(self.actor_loss)
+        self._critic_loss = self.maybe_compile(self.critic_loss)
+        self._actor_loss = self.maybe_compile(self.actor_loss)
 
     def learn(self, batch: TensorBatch) -> Update:
         """Updates the critics, then the actor and all targets (every `policy_delay` calls)."""

@@ -144,7 +144,7 @@ class TorchAgent(Agent):
             encoder = partial(TorchEncoder, self.architecture, normalize=normalize)
         return partial(twin, self.architecture, encoder, **form)
 
-    def compiled(self, function: Callable[P, R]) -> Callable[P, R]:
+    def maybe_compile(self, function: Callable[P, R]) -> Callable[P, R]:
         """Compiles the function if `agent.compile` is set, and otherwise returns it unchanged."""
         if not self.config.compile:
             return function
@@ -183,7 +183,7 @@ class TorchAgent(Agent):
         for optimizer, learning_rate in self._scheduled:
             optimizer.set_learning_rate(learning_rate.at(self._opt_steps))
         self._opt_steps += 1
-        tensors = self._batches.of(batch)
+        tensors = self._batches.convert(batch)
         update = self.learn(self._prepare(tensors) if self._needs_preparation else tensors)
         if update is None:
             self._opt_steps -= 1

@@ -84,8 +84,8 @@ class Tqc(SoftActorCritic):
         super().__init__(
             config, spec=spec, device=device, seed=seed, critic_outputs=config.num_quantiles
         )
-        self._critic_loss = self.compiled(self.critic_loss)
-        self._actor_loss = self.compiled(self.actor_loss)
+        self._critic_loss = self.maybe_compile(self.critic_loss)
+        self._actor_loss = self.maybe_compile(self.actor_loss)
 
     def learn(self, batch: TensorBatch) -> Update:
         """Updates critics, actor and coefficient (every `policy_delay` calls), then the targets."""

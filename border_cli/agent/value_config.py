@@ -212,7 +212,7 @@ class QrdqnConfig(QuantileConfig):
         return midpoints(self.num_quantiles)
 
     @property
-    def shares(self) -> list[float]:
+    def mean_weights(self) -> list[float]:
         """Weights of the quantiles in the mean that ranks actions; they sum to 1. [num_quantiles]
 
         Each quantile represents its whole part of [0, 1], so the risk range is matched exactly.

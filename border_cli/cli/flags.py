@@ -80,7 +80,7 @@ class Arguments(argparse.Namespace):
             multirun=self.multirun,
         )
 
-    def for_hydra(self, overrides: Sequence[str]) -> list[str]:
+    def hydra_arguments(self, overrides: Sequence[str]) -> list[str]:
         """Returns arguments for Hydra's own parser, flags first, without config directories."""
         valued = {"cfg": self.cfg, "package": self.package, "info": self.info}
         flags = ["--config-name", self.config_name]

@@ -75,7 +75,7 @@ def _show_settings(arguments: Arguments, composer: Composer, overrides: list[str
     else:
         from border_cli.config.compose import show_hydra_output
 
-        show_hydra_output(arguments.for_hydra(overrides), overrides, composer)
+        show_hydra_output(arguments.hydra_arguments(overrides), overrides, composer)
 
 
 def _run_one(composer: Composer, job: Job) -> None:
@@ -117,7 +117,7 @@ def run_several(plan: Plan) -> None:
 
         set_stall_timeout(plan.stall_timeout_s)
         if plan.terms.skip_invalid:
-            plan, _ = plan.dry_built()
+            plan, _ = plan.dry_build()
         for job in plan.skipped:
             say(f"job {job.number} ({' '.join(job.overrides)}) is skipped: {job.reason}")
         show(plan.jobs)

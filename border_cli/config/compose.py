@@ -78,17 +78,17 @@ class Composer:
 
     def job(self, overrides: Sequence[str], number: int | None = None) -> Job:
         """Composes and checks one job; `number` is its index in a sweep."""
-        with self.opened() as files:
+        with self.open_files() as files:
             return self.job_of(files, overrides, number)
 
-    def opened(self) -> AbstractContextManager[Files]:
+    def open_files(self) -> AbstractContextManager[Files]:
         """Opens the config files for Hydra to read."""
         saved = self._saved.served if self._saved else None
         return open_files(Files(self.folders, self.config_name, saved))
 
     def options(self, group: str) -> list[str]:
         """Returns the names of all options of a group."""
-        with self.opened() as files:
+        with self.open_files() as files:
             return files.options(group)
 
     def job_of(
@@ -213,7 +213,7 @@ class Composition:
 def show_hydra_output(argv: list[str], overrides: Sequence[str], composer: Composer) -> None:
     """Prints Hydra's own output for flags such as `--cfg hydra` and `--info`, after composing and
     checking the settings."""
-    with composer.opened() as files:
+    with composer.open_files() as files:
         composer.job_of(files, overrides)
         run_hydra_main(argv)
 

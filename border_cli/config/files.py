@@ -100,7 +100,7 @@ class Files:
         choices: Mapping[str, Any] = listed.overrides.override_choices
         return choices
 
-    def served(self, path: str) -> ConfigResult | None:
+    def serve(self, path: str) -> ConfigResult | None:
         """Returns the config that Hydra receives for a path; None to try the next source.
 
         A missing tuned file is served as an empty one, which marks its position in the defaults
@@ -116,9 +116,9 @@ class Files:
             return ConfigResult(NAME, "", OmegaConf.create(), {"package": "_global_"})
         return result
 
-    def edited(self, path: str) -> ConfigResult:
+    def edit_file(self, path: str) -> ConfigResult:
         """Returns an editable copy of the config served for a path; the copy is served instead."""
-        result = self.served(path)
+        result = self.serve(path)
         assert result is not None
         self._edited[path] = replace(result, config=deepcopy(result.config))
         return self._edited[path]

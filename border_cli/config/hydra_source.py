@@ -125,7 +125,7 @@ class _Reader(ConfigSource):
 def _serve(path: str) -> ConfigResult | None:
     files = _current_files.get()
     assert files is not None
-    return files.served(path)
+    return files.serve(path)
 
 
 def either(first: str | None, second: str) -> str:

@@ -174,7 +174,7 @@ def with_choices(
             for group, option in file_choices.items()
             if group in GROUPS and group not in chosen_groups
         }
-    return saved.choosing({**dict.fromkeys(chosen_groups, "???"), **replacements})
+    return saved.with_options({**dict.fromkeys(chosen_groups, "???"), **replacements})
 
 
 def _choices_of_files(group: str, option: str, files: Files) -> dict[str, Any]:

@@ -140,7 +140,7 @@ class SavedSettings:
     trust: bool = False  # whether `trust=true` was typed
     typed: Set[str] = frozenset()  # settings that need no check: typed elsewhere, or unused
 
-    def choosing(self, options: Mapping[str, str]) -> SavedSettings:
+    def with_options(self, options: Mapping[str, str]) -> SavedSettings:
         """Returns a copy with other options of some groups, and without their saved values.
 
         The option `???` requires a choice on the command line.

@@ -52,7 +52,7 @@ def sweep_terms(
     """
     typed = normalize_overrides(overrides)
     _refuse_swept(parse_overrides(typed))
-    with composer.opened() as files:
+    with composer.open_files() as files:
         imports = composer.import_for(files, [text for text in typed if not is_sweep(text)])
         with explain_errors(files, typed):
             options = files.find_parts(typed)
@@ -109,7 +109,7 @@ def jobs_of(
     None, the first error is raised.
     """
     of_hydra, jobs = as_typed(terms.config.hydra.overrides.hydra), []
-    with composer.opened() as files:
+    with composer.open_files() as files:
         for number, overrides in enumerate(batch, first):
             try:
                 jobs.append(composer.job_of(files, [*of_hydra, *overrides], number, terms.root))

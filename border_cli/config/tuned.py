@@ -63,7 +63,7 @@ def choose_trainer(files: Files, overrides: Sequence[str]) -> None:
     primary = files.parts[0] if files.parts else None
     if agent is None or not agent.on_policy or primary is None:
         return
-    content: Any = files.edited(files.config_name).config
+    content: Any = files.edit_file(files.config_name).config
     for entry in content.get("defaults") or []:
         if isinstance(entry, DictConfig) and "trainer" in entry:
             entry["trainer"] = "sync"
@@ -96,7 +96,7 @@ def add_tuned(files: Files, typed_groups: Set[str]) -> None:
         if part.path == first.path:
             defaults = content.get("defaults") or []
             content["defaults"] = [*(f"/{base.path}" for base in general), *defaults]
-        files.edited(part.path).config = content
+        files.edit_file(part.path).config = content
 
 
 def _general_parts(files: Files) -> list[ConfigFile]:
@@ -210,7 +210,7 @@ def _drop_limits(files: Files, written: Written, typed: set[str]) -> None:
     targets = [part for part, names in written if part.package == "trainer" or names & ALL_LIMITS]
     if limits & LIMITS and targets:
         last = targets[0]
-        content: Any = files.edited(last.path).config
+        content: Any = files.edit_file(last.path).config
         for limit in ALL_LIMITS - limits:
             key = limit.removeprefix(f"{last.package}.")
             OmegaConf.update(content, key, None, force_add=True)
@@ -224,7 +224,7 @@ def _drop_intervals(files: Files, written: Written, typed: set[str]) -> None:
         for part, names in written:
             nearer = nearer or names & pair
             for name in names & pair - nearer:
-                content: Any = files.edited(part.path).config
+                content: Any = files.edit_file(part.path).config
                 folder, _, key = name.removeprefix(f"{part.package}.").rpartition(".")
                 node = OmegaConf.select(content, folder) if folder else content
                 node.pop(key)

@@ -364,7 +364,7 @@ class ReplayBuffer(ABC):
     def update_priorities(self, index: NDArray[np.int64], td_error: NDArray[Any]) -> None:  # noqa: B027
         """Sets priorities from the TD errors of the sampled transitions. [B], [B]"""
 
-    def follow(self, done: float) -> None:  # noqa: B027
+    def update_schedules(self, done: float) -> None:  # noqa: B027
         """Updates schedules that span the run; `done` is its completed fraction, 0 to 1."""
 
 
@@ -555,7 +555,7 @@ class Evaluator(ABC):
     def evaluate(self, policy: Policy) -> Evaluation:
         """Runs greedy episodes, with the same seeds every time. Raises if a stop is requested."""
 
-    def extended(self, policy: Policy, evaluation: Evaluation) -> Evaluation:
+    def extend(self, policy: Policy, evaluation: Evaluation) -> Evaluation:
         """Returns `evaluation` extended by as many new episodes as `evaluate` runs, or unchanged
         if the evaluator has no others."""
         del policy

@@ -74,7 +74,7 @@ class ValueConverter:
         self._name = name
         self._complaint = complaint or f"does not fit {' '.join(space.text.split())}"
         self.shape = space.shape
-        self.dtype = dtype or space.carried
+        self.dtype = dtype or space.row_dtype
         self._is_real = self.dtype.kind == "f"
         self._is_choice = space.kind == "Discrete"
         self._is_flat = space.kind.startswith("Multi")

@@ -43,7 +43,7 @@ class DiscountedReturns:
         self._running = np.zeros(num_envs)  # [N] float64; replaced, never modified
         self._untaken: list[NDArray[np.float64]] = []  # each [N], fewer if not all moved
 
-    def see(
+    def update(
         self,
         reward: NDArray[np.float32],
         ended: NDArray[np.bool_],

@@ -70,7 +70,7 @@ class RawSpace:
         return {"": self}
 
     @property
-    def carried(self) -> np.dtype[Any]:
+    def row_dtype(self) -> np.dtype[Any]:
         """The dtype of rows: floats of at most 32 bits, as in networks; pixels stay uint8."""
         if self.kind != "Box":
             return np.dtype(np.int64)
@@ -87,8 +87,8 @@ class RawSpace:
         """The converted space."""
         if self.kind == "Box":
             with np.errstate(over="ignore"):  # a bound beyond float32 becomes infinite
-                low, high = self.low.astype(self.carried), self.high.astype(self.carried)
-            return BoxSpace(self.shape, self.carried.name, low, high)
+                low, high = self.low.astype(self.row_dtype), self.high.astype(self.row_dtype)
+            return BoxSpace(self.shape, self.row_dtype.name, low, high)
         counts = (self.high - self.low + 1).ravel().tolist()
         return DiscreteSpace(*counts) if self.kind == "Discrete" else MultiDiscreteSpace((*counts,))
 
@@ -119,7 +119,7 @@ class RawSpaces:
     action: RawSpace
 
     @property
-    def ours(self) -> tuple[Space, LeafSpace]:
+    def converted(self) -> tuple[Space, LeafSpace]:
         """The converted observation and action spaces."""
         return convert_space(self.observation), self.action.leaf
 

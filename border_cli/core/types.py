@@ -109,7 +109,7 @@ class Step(NamedTuple):
         return len(self.reward) if self.moved is None else int(np.count_nonzero(self.moved))
 
     @property
-    def begun(self) -> list[int]:
+    def changed_envs(self) -> list[int]:
         """Environments whose next action belongs to a different episode than this step.
 
         An environment that uses a step to reset itself is listed twice: after the end of its

@@ -50,7 +50,7 @@ class Checksum:
     def __init__(self) -> None:
         self._digest = hashlib.sha256()
 
-    def of_each(self, episodes: Iterable[RecordedEpisode]) -> Iterator[RecordedEpisode]:
+    def update_each(self, episodes: Iterable[RecordedEpisode]) -> Iterator[RecordedEpisode]:
         """Yields the episodes and adds each of them to the checksum."""
         for episode in episodes:
             columns = (episode.action, episode.reward, episode.terminated, episode.truncated)

@@ -162,7 +162,7 @@ class GymEnvFactory(EnvFactory):
         raw = raw_spaces(env.observation_space, env.action_space, env_id)
         return EnvSpec(
             env_id,
-            *raw.ours,
+            *raw.converted,
             time_limit(self.config, env),
             stacked=stacks_images(env),
             info_metrics=self.config.recorded_info,

@@ -67,7 +67,7 @@ class GymEnv(Env):
             if beat:
                 beat()
         raw = raw_spaces(self.envs[0].observation_space, self.envs[0].action_space, self._id)
-        self._space, _ = raw.ours
+        self._space, _ = raw.converted
         self._check = make_converter(raw.observation)
         self._plain = self._check.plain_dtype, self._check.shape
         self._read = action_reader(raw.action)

@@ -21,7 +21,7 @@ from border_cli.env.gym_spaces import raw_observation, raw_space, raw_spaces
 
 def spaces_of(observation: Any, action: Any, setting: str, name: str) -> tuple[Space, LeafSpace]:
     """Converts the spaces of a recording. Raises ConfigError with the setting if unsupported."""
-    return raw_spaces(observation, action, name, setting).ours
+    return raw_spaces(observation, action, name, setting).converted
 
 
 def observation_rows(space: Any, recorded: Any) -> Array:

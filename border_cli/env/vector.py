@@ -85,7 +85,7 @@ def _check_equal(env: Vector, spec: EnvSpec) -> None:
     mode = env.metadata.get("autoreset_mode")
     if mode != AutoresetMode.NEXT_STEP:
         raise NoVectorEnv(f"its autoreset mode is {mode}, not AutoresetMode.NEXT_STEP")
-    ours = raw_spaces(env.single_observation_space, env.single_action_space, spec.id).ours
+    ours = raw_spaces(env.single_observation_space, env.single_action_space, spec.id).converted
     # Compared as strings, because bounds are arrays.
     if str(ours) != str((spec.observation, spec.action)):
         raise NoVectorEnv(f"its spaces {ours} differ from a single environment's")

@@ -204,7 +204,7 @@ def run(packed: bytes, shared: SharedArrays, pipe: Pipe) -> None:
             snapshot = pipe.receive()
             policy: Policy = make_policy()  # new, so that results are independent
             policy.bind_thread()
-            pipe.send(DONE, confirmation.evaluated(evaluator, policy, snapshot))
+            pipe.send(DONE, confirmation.evaluate(evaluator, policy, snapshot))
     except EOFError:
         return
     finally:

@@ -200,7 +200,7 @@ class EpisodesEvaluator(Evaluator):
             self._env = self._env or self._make_env()
             return self._play(policy, self._env)
 
-    def extended(self, policy: Policy, evaluation: Evaluation) -> Evaluation:
+    def extend(self, policy: Policy, evaluation: Evaluation) -> Evaluation:
         """Adds the next episodes of this seed. The result equals that of one evaluation with more
         environments."""
         with self._watched(), closing(self._make_env(first=len(evaluation.returns))) as env:

@@ -34,7 +34,7 @@ class Confirmation:
     threshold: float | None = None  # score that ends the run
     rounds: int = 0  # maximum number of extensions by further episodes
 
-    def evaluated(self, evaluator: Evaluator, policy: Policy, snapshot: Snapshot) -> Evaluation:
+    def evaluate(self, evaluator: Evaluator, policy: Policy, snapshot: Snapshot) -> Evaluation:
         """Evaluates these weights and extends the evaluation while its score reaches the threshold.
         Adds a film if one is due."""
         policy.load_snapshot(snapshot)
@@ -44,7 +44,7 @@ class Confirmation:
         for _ in range(self.rounds):
             if self.threshold is None or evaluation.score < self.threshold:
                 break
-            evaluation = evaluator.extended(policy, evaluation)
+            evaluation = evaluator.extend(policy, evaluation)
         return replace(evaluation, film=evaluator.film(policy, snapshot.opt_steps))
 
 
@@ -115,7 +115,7 @@ class InlineEvaluationRunner(EvaluationRunner):
 
     def submit(self, snapshot: Snapshot) -> None:
         policy = self._make_policy()
-        self._evaluation = self._confirmation.evaluated(self._evaluator, policy, snapshot)
+        self._evaluation = self._confirmation.evaluate(self._evaluator, policy, snapshot)
 
     def on_step(self, call: Callable[[], None]) -> None:
         self._pulse.on_beat = call

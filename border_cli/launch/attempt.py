@@ -58,7 +58,7 @@ def start_attempt(job: Job) -> Iterator[Attempt]:
 
 def earlier_run(job: Job, folder: RunFolder) -> EarlierRun:
     """Checks the directory of a job for an earlier run, see `RunFolder.earlier`."""
-    return folder.earlier(job.config, partial(_compare_settings, job))
+    return folder.check_earlier_run(job.config, partial(_compare_settings, job))
 
 
 def _compare_settings(job: Job, run_dir: Path) -> Differences:

@@ -85,7 +85,7 @@ def dataset_transitions(
     config = effective.config
     processor_class: type[Any] = STEP_PROCESSORS.load(config.step_processor)
     inner = _inner_space(effective, recording)
-    episodes = checksum.of_each(_episodes(recording, spec, inner))
+    episodes = checksum.update_each(_episodes(recording, spec, inner))
     for group in group_episodes(episodes, spec):
         processor: StepProcessor = processor_class(
             config.step_processor, gamma=config.agent.gamma, num_envs=len(group)
@@ -105,7 +105,7 @@ def _report_returns(
 ) -> Iterator[Step]:
     """Yields the steps, and passes statistics of their running returns to `observe_returns`."""
     for count, step in enumerate(steps, 1):
-        returns.see(step.reward, step.terminated | step.truncated, step.moved)
+        returns.update(step.reward, step.terminated | step.truncated, step.moved)
         if count % OBSERVED == 0:
             for moments in returns.take():
                 observe_returns(moments)

@@ -265,7 +265,7 @@ class Run:
             stop=options.stop,
             save=options.save,
             starts_trained=effective.config.init_from is not None,
-            on_saved=self._record.saved,
+            on_saved=self._record.record_counters,
             callbacks=self._callbacks,
             episode_limit=self._episode_limit(),
         )
@@ -274,7 +274,7 @@ class Run:
             self.newest = _restore(self._saved, trainer, store)
             self._saved = None  # frees the weights from the checkpoint
             if self._was_finished:
-                self._callbacks.go_on()
+                self._callbacks.clear_stops()
         self._built = parts, trainer
 
     def _episode_limit(self) -> EpisodeLimit:
@@ -386,11 +386,11 @@ def _restore(
     resumable: ResumableCheckpoints, trainer: Trainer, store: CheckpointStore
 ) -> VerifiedCheckpoint:
     """Restores everything from the newest valid checkpoint, and returns this checkpoint."""
-    saved = resumable.into(trainer.resume)
-    store.resumed(saved)
+    saved = resumable.restore_newest(trainer.resume)
+    store.continue_from(saved)
     best = best_score(resumable.run_dir)
     if best is not None:  # the best model may be newer than the checkpoint
-        trainer.scores.know_best(*best)
+        trainer.scores.update_best(*best)
     log.info("resumed from %s", saved.folder)
     return saved
 

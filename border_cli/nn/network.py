@@ -38,7 +38,7 @@ class LearnedNetwork(nn.Module):
     A subclass may implement the backward pass by hand.
     """
 
-    def keeping(self, *args: Any) -> tuple[Tensor, Cache]:
+    def forward_with_cache(self, *args: Any) -> tuple[Tensor, Cache]:
         """Returns the outputs, detached, and the cache of this forward pass for `backward`."""
         outputs: Tensor = self(*args)
         return outputs.detach(), outputs
@@ -77,12 +77,12 @@ class Network(LearnedNetwork):
         result: Tensor = self.mlp(self.torso(features))  # [B, outputs]
         return result
 
-    def keeping(self, *args: Any) -> tuple[Tensor, Cache]:
+    def forward_with_cache(self, *args: Any) -> tuple[Tensor, Cache]:
         if not self._by_hand or torch.compiler.is_compiling():  # autograd's backward is compiled
-            return super().keeping(*args)
+            return super().forward_with_cache(*args)
         if torch.is_grad_enabled():  # the block takes 3 µs, so it is skipped if possible
             with torch.no_grad():
-                return self.keeping(*args)
+                return self.forward_with_cache(*args)
         inputs = forward_pass(self._layers, args[0], **self._form)
         return inputs[-1], inputs
 

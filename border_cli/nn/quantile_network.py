@@ -48,9 +48,9 @@ class QuantileNetwork(LearnedNetwork):
 
     def forward(self, features: FeatureTensors, fractions: Tensor) -> Tensor:
         """Returns the quantiles at these fractions, [B, N] or [1, N]. [B, N, num_actions]"""
-        return self.quantiles(self.embedded(features), fractions)
+        return self.quantiles(self.embed(features), fractions)
 
-    def embedded(self, features: FeatureTensors) -> Tensor:
+    def embed(self, features: FeatureTensors) -> Tensor:
         """Returns psi(s). [B, size]"""
         rows: Tensor = self.psi(self.torso(features))
         return rows

@@ -68,7 +68,7 @@ class TensorBatches:
         self._own_memory = own_memory or device.type != "cpu"
         self._batch: Batch | None = None  # source of the tensors
 
-    def of(self, batch: Batch) -> TensorBatch:
+    def convert(self, batch: Batch) -> TensorBatch:
         """Returns the batch as tensors."""
         if batch is not self._batch:
             shared = self._to_tensors(batch)

@@ -58,5 +58,5 @@ def _evaluate(
     with closing(new_evaluator) as evaluator:
         evaluation = evaluator.evaluate(policy)
         for _ in range(rounds - 1):
-            evaluation = evaluator.extended(policy, evaluation)
+            evaluation = evaluator.extend(policy, evaluation)
         return evaluation

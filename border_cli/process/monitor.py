@@ -61,7 +61,7 @@ class SignalCount:
         self.times_s: list[float] = []  # times of the counted signals
         self._counting = False
 
-    def counts(self) -> bool:
+    def register(self) -> bool:
         """Returns whether a signal that arrives now counts, and if so records its time. A signal
         that interrupts the handler of another signal does not count."""
         if self._counting:
@@ -222,18 +222,18 @@ class Monitor:
 
     def _forward(self, signum: int, frame: FrameType | None) -> None:  # noqa: ARG002 - Python's own
         """Forwards a Ctrl-C: a solver in C may have replaced the command's handler of SIGINT."""
-        if self._interrupts.counts():
+        if self._interrupts.register():
             with suppress(ProcessLookupError):
                 os.kill(self._pid, CTRL_C)
 
-    def hear(self, message: str) -> None:
+    def receive(self, message: str) -> None:
         """Processes a message."""
         self._silent_s = 0.0
         if message:
             timeout, _, self._run_dir = message.partition(" ")
             self._timeout_s = float(timeout)
 
-    def miss(self, *, stopped: bool) -> None:
+    def count_silent_tick(self, *, stopped: bool) -> None:
         """Counts a tick without a message; if the command is stopped, resets the count.
 
         Counts ticks instead of time, because both processes sleep on a suspended machine.
@@ -252,13 +252,13 @@ class Monitor:
         """Waits up to one tick for messages. All pending messages fit into the pipe and into one
         read."""
         if not select.select([self._read_end], [], [], TICK_S)[0]:
-            self.miss(stopped=is_stopped(self._pid))
+            self.count_silent_tick(stopped=is_stopped(self._pid))
             return
         data = os.read(self._read_end, 65536)
         if not data:  # the command has ended, or an environment has closed the pipe
             time.sleep(TICK_S / 50)
         for message in data.split(b"\0")[:-1]:
-            self.hear(os.fsdecode(message))
+            self.receive(os.fsdecode(message))
 
     def _kill(self, status: str, reason: str, problem: str) -> None:
         """Makes the command dump its stack traces, records its end in the `run.json` of its run,

@@ -55,7 +55,7 @@ class EarlySignals:
     def leave(self, signum: int, frame: FrameType | None) -> None:  # noqa: ARG002 - Python's own
         """Requests a stop and raises KeyboardInterrupt, unless the flag is polled. A second signal
         exits immediately."""
-        if not _signals.counts():
+        if not _signals.register():
             return
         self.signum = _map_hangup(signum)
         if self.stop.requested:
@@ -121,7 +121,7 @@ def stopping_on_signals(
     """
 
     def handler(signum: int, frame: FrameType | None) -> None:  # noqa: ARG001 - Python's signature
-        if not _signals.counts():
+        if not _signals.register():
             return
         if len(_signals.times_s) == 1:
             reason = Interrupted(_map_hangup(signum))

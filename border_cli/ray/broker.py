@@ -177,7 +177,7 @@ class Broker:
             urgent=bool(channel.learner[LEARNER_WAITS]),
         )
         while reports:
-            leases.take(reports.popleft(), now_s)
+            leases.handle_report(reports.popleft(), now_s)
         self._write()
         if channel.learner[CLOSING]:
             self._close(now_s)
@@ -224,7 +224,7 @@ class Broker:
         """Writes the restarts and incarnations of the actors to shared memory."""
         for actor in self.leases.actors:
             words = self._channel.actors[actor.actor_id]
-            words[RESTARTS] = actor.restarts.made
+            words[RESTARTS] = actor.restarts.count
             words[INCARNATIONS] = actor.incarnation + 1
         self._channel.broker[ACTING] = self.leases.acting
 

@@ -47,7 +47,7 @@ NETWORK: Final = ("call", "transfer", "queue")  # components of the duration of 
 class BrokerChannel(Mapped):
     """The memory and pipes shared with the broker; the manager owns and closes them."""
 
-    crossing = ("pipe", "learner_pipe", "ring")
+    pickled = ("pipe", "learner_pipe", "ring")
 
     def __init__(
         self,

@@ -161,7 +161,7 @@ class SpreadEvaluator(Evaluator):
         del policy
         return self._play_round(0)
 
-    def extended(self, policy: Policy, evaluation: Evaluation) -> Evaluation:
+    def extend(self, policy: Policy, evaluation: Evaluation) -> Evaluation:
         del policy
         more = self._play_round(len(evaluation.returns))
         return join_evaluations(self._config, self._spec, [evaluation, more])
@@ -279,7 +279,7 @@ def run(
                     return
                 evaluator.load_snapshot(snapshot)
                 try:
-                    pipe.send(DONE, confirmation.evaluated(evaluator, policy, snapshot))
+                    pipe.send(DONE, confirmation.evaluate(evaluator, policy, snapshot))
                 except WorkerLost as error:  # the runner then starts a new process
                     log.warning("a worker on the cluster is lost: %s", error)
                     return

@@ -100,7 +100,7 @@ class Jobs:
         self._options = {"max_restarts": 0, "max_concurrency": 2, **options_of(resources)}
         self._jobs: dict[int, _Hosted] = {}
 
-    def obey(self, word: str, number: int, *values: Any) -> None:
+    def execute(self, word: str, number: int, *values: Any) -> None:
         """Executes an order from the command."""
         if word == START:
             work: Work = values[0]
@@ -157,6 +157,6 @@ def run(cluster: ClusterSettings, resources: Mapping[str, float], pipe: Pipe) ->
                 jobs.look(POLL_S)
                 continue
             try:
-                jobs.obey(*pipe.receive())
+                jobs.execute(*pipe.receive())
             except (EOFError, OSError):
                 return

@@ -62,7 +62,7 @@ class Lease:
     samples: int
     issued_s: float
     begun_s: float  # time at which all earlier calls had returned
-    answer: CallResult | None = None  # result, if it arrived before that of an earlier call
+    result: CallResult | None = None  # result, if it arrived before that of an earlier call
 
 
 @dataclass(slots=True)
@@ -73,7 +73,7 @@ class LeasedActor:
     restarts: Restarts
     incarnation: int = -1  # in this attempt
     stage: Stage = Stage.OFF
-    place: str = ""  # host and process
+    location: str = ""  # host and process
     since_s: float = 0.0  # time at which the current stage began
     due_s: float = 0.0  # time of the restart
     version: int = 0  # version of the actor's weights
@@ -197,7 +197,7 @@ class Leases:
 
     # Reports of the transport.
 
-    def take(self, report: ActorReport, now_s: float) -> None:
+    def handle_report(self, report: ActorReport, now_s: float) -> None:
         """Processes a report. Raises BadStep, and RunFailed if no actor is left."""
         actor = self.actors[report.actor_id]
         if report.incarnation != actor.incarnation or actor.stage in NO_PROCESS:
@@ -205,7 +205,7 @@ class Leases:
         if report.kind is ReportKind.DIED:
             self._handle_failure(actor, str(report.value), now_s)
         elif report.kind is ReportKind.PLACED and actor.stage == Stage.STARTING:
-            actor.place = report.value
+            actor.location = report.value
             self._enter(actor, Stage.BUILDING, now_s)
         elif report.kind is ReportKind.BUILT:
             self._handle_built(actor, report.value, now_s)
@@ -228,15 +228,15 @@ class Leases:
     def _handle_returned(self, actor: LeasedActor, report: ActorReport, now_s: float) -> None:
         for lease in actor.leases:
             if lease.number == report.lease:
-                lease.answer = report.value
-        while actor.leases and actor.leases[0].answer is not None:
+                lease.result = report.value
+        while actor.leases and actor.leases[0].result is not None:
             self._deliver(actor, actor.leases[0], now_s)
         if self._closing and actor.stage == Stage.ACTING and not actor.leases:
             self._close_actor(actor, now_s)
 
     def _deliver(self, actor: LeasedActor, lease: Lease, now_s: float) -> None:
         """Delivers the result of the actor's first lease."""
-        answer = lease.answer
+        answer = lease.result
         assert answer is not None
         actor.leases.popleft()
         self.reserved -= lease.samples
@@ -358,7 +358,7 @@ class Leases:
     # Starts and failures.
 
     def _start(self, actor: LeasedActor, now_s: float) -> None:
-        actor.place, actor.version, actor.size = "", 0, 1.0
+        actor.location, actor.version, actor.size = "", 0, 1.0
         actor.incarnation += 1
         self._transport.start(actor.actor_id, actor.incarnation)
         self._enter(actor, Stage.STARTING, now_s)
@@ -368,13 +368,15 @@ class Leases:
         self._cancel_leases(actor)
         self._kill(actor)
         self._last_reason = cause.strip().rpartition("\n")[2]
-        site = f" on {actor.place}" if actor.place else ""
+        site = f" on {actor.location}" if actor.location else ""
         if self._closing:
             log.warning("actor %d failed while stopping%s:\n%s", actor.actor_id, site, cause)
             self._enter(actor, Stage.ENDED, now_s)
             return
         try:
-            actor.due_s = now_s + actor.restarts.failed(cause, delivered=actor.received, where=site)
+            actor.due_s = now_s + actor.restarts.record_failure(
+                cause, delivered=actor.received, where=site
+            )
         except ActorCrashed as error:
             self._give_up(actor, error, site, now_s)
             return

@@ -269,7 +269,7 @@ class RayActorManager(ActorManager):
 
     def state_dict(self) -> State:
         actors = [self._save_actor(record) for record in self._records]
-        return self._saved.after(actors).state_dict()
+        return self._saved.with_actors(actors).state_dict()
 
     def _save_actor(self, record: ActorRecord) -> SavedActor:
         """Returns an actor for a checkpoint; samples not received by the learner count as lost."""

@@ -47,8 +47,8 @@ def check_nodes(cluster: ClusterSettings, needs: ClusterNeeds) -> int:
     if room < needs.count:
         raise ClusterRefused(
             f"{needs.setting}: {pluralize(needs.count, 'actor')} of "
-            f"{format_amounts(needs.resources)} each ({needs.group}.resources) do not fit alongside "
-            f"what is in use; {room} of them fit: "
+            f"{format_amounts(needs.resources)} each ({needs.group}.resources) do not fit "
+            f"alongside what is in use; {room} of them fit: "
             f"{needs.group}.num_actors={max(1, room)}, or num_actors=auto, which also uses nodes "
             "that join later"
         )

@@ -34,7 +34,7 @@ class DatasetRows:
         """Reads the transitions into a ring that has space for them; raises ConfigError if there
         are none, or more than `steps`."""
         try:
-            ring.fix(self.rows)
+            ring.store_fixed(self.rows)
         except ValueError as error:
             raise ConfigError(f"data set {self.id} does not match its metadata: {error}") from error
         if not ring.fixed:

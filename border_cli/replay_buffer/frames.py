@@ -89,13 +89,13 @@ class FrameRing(Ring):
         """Number of frames stored."""
         return len(self._frames)
 
-    def fix(self, parts: Iterable[Transitions]) -> None:
+    def store_fixed(self, parts: Iterable[Transitions]) -> None:
         def store_parts() -> Iterator[Transitions]:
             for rows in parts:
                 for piece in _split(rows, self._at_once):
                     yield self._store(piece, np.full(len(piece), STAYS), oldest=0)
 
-        super().fix(store_parts())
+        super().store_fixed(store_parts())
 
     def push(self, transitions: Transitions) -> list[tuple[int, int]]:
         ranges: list[tuple[int, int]] = []

@@ -99,7 +99,7 @@ class PrioritizedReplayBuffer(RingReplayBuffer):
     def uses_priorities(self) -> bool:
         return True
 
-    def follow(self, done: float) -> None:
+    def update_schedules(self, done: float) -> None:
         self._run_fraction = done
 
     @property
@@ -122,7 +122,7 @@ class PrioritizedReplayBuffer(RingReplayBuffer):
         self.ring.require_rows(batch_size, of_actors=self._has_shares)
         index = self._priorities.draw(self._rng.random(batch_size))
         batch = self.ring.gather(index)
-        batch.weight[:] = importance_weights(*self._priorities.drawn(index), self.beta)
+        batch.weight[:] = importance_weights(*self._priorities.priorities_of(index), self.beta)
         return batch
 
     def update_priorities(self, index: NDArray[np.int64], td_error: NDArray[Any]) -> None:

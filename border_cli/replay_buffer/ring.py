@@ -40,8 +40,8 @@ class _ReusedBatch:
 class Ring:
     """A ring of the newest `capacity` transitions, in the layout of `core/rows.py`.
 
-    Transitions stored by `fix` are never overwritten, and their slots come first in `column`,
-    `slots_of` and `gather`. Owned by the learner's thread.
+    Transitions stored by `store_fixed` are never overwritten, and their slots come first in
+    `column`, `slots_of` and `gather`. Owned by the learner's thread.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Ring:
         blocks = [block[self.fixed : self.fixed + self.capacity] for block in self._all.blocks]
         return Rows(row_columns(self._spec, self._extras), blocks)
 
-    def fix(self, parts: Iterable[Transitions]) -> None:
+    def store_fixed(self, parts: Iterable[Transitions]) -> None:
         """Stores transitions that are never overwritten; must precede `push`. Raises ValueError if
         there are more than `most_fixed` in total."""
         most = len(self._all.blocks[0]) - self.capacity

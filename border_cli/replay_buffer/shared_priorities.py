@@ -63,7 +63,7 @@ class SharedPriorities:
         others = self._others.draw(u[count:]) + self._fixed
         return np.concatenate([self._dataset.draw(u[:count]), others])
 
-    def drawn(self, index: NDArray[np.int64]) -> tuple[NDArray[np.float64], float]:
+    def priorities_of(self, index: NDArray[np.int64]) -> tuple[NDArray[np.float64], float]:
         """Returns the priorities of a batch and the smallest, relative to the means of their sets.
         [B]"""
         count = self._count_of(len(index))
@@ -73,7 +73,7 @@ class SharedPriorities:
         )
         relative, smallest = [], []
         for priorities, slots, stored in sets:
-            priority, minimum = priorities.drawn(slots)
+            priority, minimum = priorities.priorities_of(slots)
             mean = priorities.sums.total / stored
             relative.append(priority / mean)
             smallest.append(minimum / mean)

@@ -164,7 +164,7 @@ class Priorities:
         slice_mass = self.sums.total / len(u)
         return self.sums.find((np.arange(len(u)) + u) * slice_mass)
 
-    def drawn(self, index: NDArray[np.int64]) -> tuple[NDArray[np.float64], float]:
+    def priorities_of(self, index: NDArray[np.int64]) -> tuple[NDArray[np.float64], float]:
         """Returns priorities of a batch, and the smallest of all (of the batch if untracked).
         [B]"""
         priority = self.sums.get(index)

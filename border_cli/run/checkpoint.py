@@ -56,7 +56,7 @@ class CheckpointStore:
         self._deleted: RunDeleted | None = None  # error that ends the run
         self._report = SaveReport()
 
-    def resumed(self, saved: VerifiedCheckpoint) -> None:
+    def continue_from(self, saved: VerifiedCheckpoint) -> None:
         """Registers the checkpoint that the run resumes from. Its transitions are in the replay
         buffer again and are not rewritten."""
         self._chunks = saved.chunks

@@ -172,7 +172,7 @@ class ResumableCheckpoints:
                 return
         raise _no_checkpoint(self.run_dir, self._damaged)
 
-    def into(self, resume: Callable[[Resumption], None]) -> VerifiedCheckpoint:
+    def restore_newest(self, resume: Callable[[Resumption], None]) -> VerifiedCheckpoint:
         """Passes the newest valid checkpoint to `resume` and returns it; logs the damaged ones."""
         while True:
             saved = self.newest

@@ -152,7 +152,7 @@ class RunFolder:
                 f"resume: {path} is not a run directory: there is no {SETTINGS}{run_around(path)}"
             )
 
-    def earlier(self, config: RunConfig, compare: Compare) -> EarlierRun:
+    def check_earlier_run(self, config: RunConfig, compare: Compare) -> EarlierRun:
         """Returns how an attempt with these settings would start; writes nothing.
 
         Raises ConfigError if the attempt would start in the directory of another run, or if

@@ -60,7 +60,7 @@ def spec_from_json(content: Mapping[str, Any]) -> EnvSpec:
     observation = parts.get("") or RawDict(parts, content["masked"])
     raw = RawSpaces(observation, _from_json(content["action"]))
     limit, stacked = content["max_episode_steps"], content["stacked"]
-    return EnvSpec(content["id"], *raw.ours, limit, stacked=stacked, raw=raw)
+    return EnvSpec(content["id"], *raw.converted, limit, stacked=stacked, raw=raw)
 
 
 def _as_json(space: RawSpace) -> dict[str, Any]:

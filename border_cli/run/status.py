@@ -48,8 +48,8 @@ class RunRecord:
 
     `status` is running, done, failed, interrupted or skipped; `read_run` also returns killed. Owned
     by the thread that runs the command, within a `RunLock`. Before `begin`, nothing is written and
-    the document of the previous attempt stays valid. A full disk is logged. `add`, `saved` and
-    `end` raise `RunDeleted`.
+    the document of the previous attempt stays valid. A full disk is logged. `add`,
+    `record_counters` and `end` raise `RunDeleted`.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class RunRecord:
             self.content |= facts
             self._write_or_log()
 
-    def saved(self, counters: Mapping[str, Any]) -> None:
+    def record_counters(self, counters: Mapping[str, Any]) -> None:
         """Writes the counters at a checkpoint; does nothing unless the run is running."""
         if self._is_running:
             self.content |= counters

@@ -71,7 +71,7 @@ def run_sweep(plan: Plan) -> None:
     if launcher in JOB_LAUNCHERS.names():
         remote = JOB_LAUNCHERS.load(launcher)(settings)
         remote.refuse_missing()
-    plan, needs = plan.dry_built()
+    plan, needs = plan.dry_build()
     at_once = remote.at_once(len(plan.jobs)) if remote else _count_parallel(plan, needs)
     sweep = Sweep(plan)
     with _launcher(plan, sweep, at_once, remote) as job_launcher:

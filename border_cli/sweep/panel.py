@@ -116,7 +116,7 @@ class SweepPanel(LivePanel):
         self._num_jobs = num_jobs
         self._counts: Counter[str] = Counter()
 
-    def ended(self, view: JobView, status: str, score: float | None, reason: str) -> None:
+    def report_end(self, view: JobView, status: str, score: float | None, reason: str) -> None:
         """Reports the end of a job immediately."""
         self._counts[status] += 1
         if self._quiet and status == "done":

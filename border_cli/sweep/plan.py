@@ -58,7 +58,7 @@ class Plan:
         timeouts = (job.config.trainer.stall_timeout_s for job in self.jobs)
         return max(timeouts, default=STALL_TIMEOUT_S)
 
-    def dry_built(self) -> tuple[Plan, Sequence[Needs]]:
+    def dry_build(self) -> tuple[Plan, Sequence[Needs]]:
         """Runs the dry build of all jobs. Returns the plan and the memory needs of its jobs. With
         `sweep.skip_invalid`, jobs that the dry build refuses move to `skipped`.
 

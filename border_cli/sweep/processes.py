@@ -142,7 +142,7 @@ class Processes:
                 self._running.remove((view, process))
                 process.kill()
 
-    def look(self) -> list[tuple[JobView, str]]:
+    def poll(self) -> list[tuple[JobView, str]]:
         """Waits briefly for messages and passes signals on. Returns the ended jobs, each with the
         reason why its process ended."""
         wait_for([*{item for _, process in self._running for item in process.waitables}], LOOK_S)
@@ -206,7 +206,7 @@ class ProcessLauncher:
             while waiting and len(processes.running) < self.at_once:
                 self._start(processes, waiting.popleft())
             if processes.running:
-                for view, reason in processes.look():
+                for view, reason in processes.poll():
                     self._ended(view, reason)
             self._panel.show(processes.running, len(waiting))
 
@@ -215,13 +215,13 @@ class ProcessLauncher:
         view = JobView(job.number or 0, self.sweep.label(job.overrides), folder=job.folder)
         earlier = self.earlier.get(job.folder)
         if earlier is not None and earlier.finished:
-            self._panel.ended(view, DONE, earlier.score, earlier.message)
+            self._panel.report_end(view, DONE, earlier.score, earlier.message)
         else:
             processes.start(job, view)
 
     def _ended(self, view: JobView, reason: str) -> None:
         row = self.sweep.row_of(view.folder)
         if row.status == "running":  # another process runs it
-            self._panel.ended(view, "in use", None, str(RunInUse(view.folder)))
+            self._panel.report_end(view, "in use", None, str(RunInUse(view.folder)))
             return
-        self._panel.ended(view, row.status, row.score, row.reason or reason)
+        self._panel.report_end(view, row.status, row.score, row.reason or reason)

@@ -44,9 +44,9 @@ class Callbacks:
         self._begun = False
         for name, callback in self._callbacks.items():
             _refuse_invalid(name, callback)
-        self.go_on()
+        self.clear_stops()
 
-    def go_on(self) -> None:
+    def clear_stops(self) -> None:
         """Clears all stop requests."""
         self.stopped_by: str | None = None  # `callback NAME: REASON`
         for callback in self._callbacks.values():

@@ -46,9 +46,9 @@ class Scores:
         self.in_a_row = self.in_a_row + 1 if reached else 0
         self.without_best = 0 if score > self.best_counted else self.without_best + 1
         self.best_counted = max(score, self.best_counted)
-        return self.know_best(score, opt_steps)
+        return self.update_best(score, opt_steps)
 
-    def know_best(self, score: float, opt_steps: int) -> bool:
+    def update_best(self, score: float, opt_steps: int) -> bool:
         """Updates the best score, perhaps from a saved model; returns whether it has changed."""
         better = score > self.best
         if better:

@@ -105,7 +105,7 @@ class Intake:
             self._samples_of[str(message.actor_id)] += len(rows)
             self._counters.samples_total += len(rows)
             self._counters.env_steps += message.env_steps
-            self._window.arrived(message)
+            self._window.add_message(message)
         if self._on_episode is not None:  # last, so that an error in a callback loses no message
             for episode in [finished for message in messages for finished in message.episodes]:
                 self._on_episode(episode)

@@ -133,7 +133,7 @@ class MetricsWindow:
         self.longest_episode = state["longest_episode"]
         self._actor_samples = dict(state["actor_samples"])
 
-    def arrived(self, message: Experience) -> None:
+    def add_message(self, message: Experience) -> None:
         """Adds the episodes and the weight lag of a message."""
         for episode in message.episodes:
             self._episodes.append(episode)

@@ -186,7 +186,7 @@ class Trainer(ABC):
         self.heartbeat.beat()
         timing = self.clock.timing
         timing.enter("sample")
-        self._replay_buffer.follow(self._fraction_done())
+        self._replay_buffer.update_schedules(self._fraction_done())
         batch = self._replay_buffer.sample(self._batch_size)
         timing.enter("update")
         update = self._agent.update(batch)

@@ -61,7 +61,7 @@ def tune(
         overrides = [*overrides, *ends_to_drop]
         job = composer.job(overrides)
     base = replace(job, folder=root, command=tuple(command))
-    with composer.opened() as files:
+    with composer.open_files() as files:
         name = config.search or base.config.agent.option or ""
         space = read_space(files, name).without(overrides)
     check_job(base, composer)
@@ -95,7 +95,7 @@ def tune(
     shown_root = shlex.quote(str(shortest(root)))
     lines = [("next", f"{shell_command('border-plot')} {shown_root}")]
     if (fresh or not study.fresh_seeds) and (best := next(iter(rank_trials(rows)), None)):
-        winner = composer.job(runs.typed(best.settings)).config
+        winner = composer.job(runs.overrides_for(best.settings)).config
         write_text(root / "best.yaml", best_yaml(composer, study, best, winner, fresh))
         lines = [("winner", f"{score_of(best, fresh)}: {shown_root}/best.yaml"), *lines]
     print_best(study, rows, *lines)
@@ -152,7 +152,7 @@ class Tuning:
             self.trials.look()
             while processes.running or not (processes.stop.requested or self.finished):
                 self._start(processes)
-                for view, reason in processes.look():
+                for view, reason in processes.poll():
                     self._handle_process_end(view.folder, reason, stopping=processes.stop.requested)
                     self.trials.look()
                     self.asked_s = -ASK_S  # there may be a new decision to make
@@ -185,13 +185,13 @@ class Tuning:
         try:
             jobs = runs.jobs(training)
         except ConfigError as error:
-            self.trials.failed(training, reason_of(error))
+            self.trials.record_failure(training, reason_of(error))
             return
         training.jobs = {path: jobs[path] for path in jobs if not runs.is_done(path, training.rung)}
         if training.jobs:
             self.trainings.append(training)
         else:  # a command was killed before it could record that the runs were done
-            self.trials.reached(training)
+            self.trials.finish_training(training)
 
     def _handle_process_end(self, folder: Path, reason: str, *, stopping: bool) -> None:
         """Handles the end of a process; a run that is not done resumes from its checkpoint.
@@ -205,7 +205,7 @@ class Tuning:
             del training.jobs[folder]
             if not training.jobs:
                 self.trainings.remove(training)
-                self.trials.reached(training)
+                self.trials.finish_training(training)
         elif not stopping:
             if (free := shutil.disk_usage(self.trials.runs.root).free) < LEAST_FREE_NBYTES:
                 raise RunFailed(
@@ -215,4 +215,4 @@ class Tuning:
             failed = facts.get("status") == "failed" and why != reason  # otherwise it never started
             if failed or self.deaths[folder] > MOST_DEATHS:
                 self.trainings.remove(training)  # results of its other runs are ignored
-                self.trials.failed(training, f"{folder.name}: {why}")
+                self.trials.record_failure(training, f"{folder.name}: {why}")

@@ -51,7 +51,7 @@ class Action(StrEnum):
 class Decision:
     """The next action, and the trial that it applies to."""
 
-    what: Action
+    action: Action
     number: int | None = None
     reason: str = field(default="", compare=False)  # why a trial is pruned
 

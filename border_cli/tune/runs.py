@@ -98,7 +98,10 @@ class TrialRuns:
     def jobs(self, training: Training) -> dict[Path, Job]:
         """Returns a job per seed that ends at the rung, checked and dry-built. Raises ConfigError
         if the settings are refused."""
-        common = [*self.typed(training.settings), format_override("run_dir", str(self.root))]
+        common = [
+            *self.overrides_for(training.settings),
+            format_override("run_dir", str(self.root)),
+        ]
         batch = [[*common, f"resume={AUTO}", f"seed={seed}"] for seed in training.folders]
         composed = jobs_of(self.composer, batch, self.terms, training.trial.number)
         [first] = dry_build_jobs(composed[:1]).jobs  # the dry build detects action masks
@@ -130,7 +133,7 @@ class TrialRuns:
             trainer=replace(trainer, **changes),
         )
 
-    def typed(self, settings: Sequence[str]) -> list[str]:
+    def overrides_for(self, settings: Sequence[str]) -> list[str]:
         """Returns all overrides of a run with these settings, except its seed."""
         limit = f"trainer.{self.study.unit}="
         overrides = [override for override in self.overrides if not override.startswith(limit)]

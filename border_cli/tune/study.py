@@ -110,7 +110,7 @@ class Trials:
                 trials = self.store.trials()[: self.study.trials]
                 standings = [self._standing(trial) for trial in trials]
                 decision = next_step(standings, self.study, self.config)
-                step, number = decision.what, decision.number
+                step, number = decision.action, decision.number
                 if step == Action.finish:
                     return self._train_winner(trials) or step
                 if step == Action.wait:
@@ -152,13 +152,13 @@ class Trials:
     def _folder(self, trial: FrozenTrial, parent: str = "") -> Path:
         return self.runs.root / parent / f"trial-{trial.number:04}"
 
-    def reached(self, training: Training) -> None:
+    def finish_training(self, training: Training) -> None:
         """Records that all runs of a training have reached their rung."""
         trial, rung = training.trial, training.rung
         try:
             curves = [self.runs.curve(folder, rung) for folder in training.folders.values()]
         except ConfigError as error:
-            return self.failed(training, str(error))
+            return self.record_failure(training, str(error))
         scores = [float(np.mean(self._scored_evaluations(curve))) for curve in curves]
         score = float(np.mean(scores))
         if training.of_winner:
@@ -170,7 +170,7 @@ class Trials:
         on = " on fresh seeds" if training.of_winner else ""
         return self._release(training, f"{score:.6g} at {self.study.steps(rung)}{on}")
 
-    def failed(self, training: Training, reason: str) -> None:
+    def record_failure(self, training: Training, reason: str) -> None:
         """Records that a trial failed. Raises RunFailed if all of the first trials failed."""
         if not training.of_winner:
             self.store.note(training.trial, REASON, reason)
@@ -224,5 +224,5 @@ class Trials:
             ended=ended.isoformat(" ", "seconds") if ended else "",
             params=trial.params,
             settings=settings,
-            command=shlex.join(["border-train", *self.runs.typed(settings), "seed=0"]),
+            command=shlex.join(["border-train", *self.runs.overrides_for(settings), "seed=0"]),
         )

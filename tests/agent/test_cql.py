@@ -66,8 +66,10 @@ def test_the_loss_of_the_critics_is_that_of_the_paper(backup: bool):
         total = np.zeros(8)
         for n in range(3):
             part = slice(8 * n, 8 * n + 8)
-            action_here, log_here = sampled(agent.actor, obs, noise.here.numpy()[part])
-            action_there, log_there = sampled(agent.actor, next_obs, noise.there.numpy()[part])
+            action_here, log_here = sampled(agent.actor, obs, noise.obs_action.numpy()[part])
+            action_there, log_there = sampled(
+                agent.actor, next_obs, noise.next_obs_action.numpy()[part]
+            )
             uniform_action = 2 * noise.uniform.numpy()[n] - 1
             total += np.exp(critic(agent.critics.online, member, obs, uniform_action)) / 0.25
             total += np.exp(critic(agent.critics.online, member, obs, action_here) - log_here)

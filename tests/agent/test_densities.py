@@ -40,7 +40,7 @@ def test_choices(nvec: tuple[int, ...], has_mask: bool, by_entropy: float) -> No
     density = ChoiceDensity(Choices(nvec), logits.detach(), mask, action)
     np.testing.assert_allclose(density.log_prob, log_prob.detach(), rtol=1e-10)
     np.testing.assert_allclose(density.entropy, entropy.detach(), rtol=1e-8, atol=1e-12)
-    (gradient,) = density.derivative(weights, by_entropy)
+    (gradient,) = density.backward(weights, by_entropy)
     np.testing.assert_allclose(gradient, expected, rtol=1e-8, atol=1e-10)
 
 
@@ -58,6 +58,6 @@ def test_a_gaussian(by_entropy: float) -> None:
     np.testing.assert_allclose(density.log_prob, log_prob.detach(), rtol=1e-10)
     np.testing.assert_allclose(density.entropy, entropy.detach(), rtol=1e-10)
     for gradient, expected_gradient in zip(
-        density.derivative(weights, by_entropy), expected, strict=True
+        density.backward(weights, by_entropy), expected, strict=True
     ):
         np.testing.assert_allclose(gradient, expected_gradient, rtol=1e-10)

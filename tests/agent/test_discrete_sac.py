@@ -99,7 +99,7 @@ def test_soft_values_by_hand_also_where_an_action_is_impossible():
     logits = torch.tensor([[0.0, math.log(3), -math.inf]], requires_grad=True)
     agent = discrete_sac(DiscreteSpace(3))
     agent.actor.forward = lambda _: logits  # type: ignore[method-assign]
-    chances = agent.chances(torch.zeros(1, 3), None)
+    chances = agent.choice_probabilities(torch.zeros(1, 3), None)
     value = soft_value(torch.tensor([[4.0, 8.0, 99.0]]), chances, torch.tensor(0.5))
     assert value.item() == pytest.approx(7 + 0.5 * 0.562335, abs=1e-5)
     (gradient,) = torch.autograd.grad(value.sum(), logits)

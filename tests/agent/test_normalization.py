@@ -211,7 +211,7 @@ def test_a_stream_without_ends_is_divided_as_gymnasium_divides_it():
     for step in range(300):
         action = rng.uniform(-2, 2, 1).astype(np.float32)
         reward = plain.step(action)[1]
-        returns.see(np.array([reward], np.float32), np.array([False]), None)
+        returns.update(np.array([reward], np.float32), np.array([False]), None)
         statistics.append(returns.state_dict()["untaken"][-1])
         divided = normalized.step(action)[1]
         if step > 9:

@@ -189,8 +189,10 @@ def test_an_impossible_choice_is_never_taken_and_has_no_part_in_the_entropy(name
             columns = action if action.ndim == 1 else action + np.array([0, 2])
             rows = np.arange(ROWS) if action.ndim == 1 else np.arange(ROWS)[:, None]
             assert mask[rows, columns].all()
-    features, valid = agent._seen(rollout.obs)
-    entropy = agent.density(agent.policy(features), valid, agent._drawn(rollout)).entropy
+    features, valid = agent._split_obs(rollout.obs)
+    entropy = agent.density(
+        agent.policy(features), valid, agent._unclipped_actions(rollout)
+    ).entropy
     most = np.log(mask.sum(1)) if rollout.action.ndim == 1 else np.log(mask[:, 2:].sum(1))
     assert (entropy.detach().numpy() <= most + 1e-5).all()
     columns = dict(agent.prepare(rollout, env_steps=0, done=0.0))

@@ -204,11 +204,13 @@ def test_acting_in_numpy_takes_the_mean_over_the_range_of_what_torch_gives(spec,
 
 
 def test_shares_of_a_range_are_exact():
-    assert QrdqnConfig(num_quantiles=4).shares == [0.25] * 4
-    assert QrdqnConfig(num_quantiles=4, risk_high=0.25).shares == [1, 0, 0, 0]
-    shares = QrdqnConfig(num_quantiles=2, risk_low=0.25, risk_high=0.75).shares
+    assert QrdqnConfig(num_quantiles=4).mean_weights == [0.25] * 4
+    assert QrdqnConfig(num_quantiles=4, risk_high=0.25).mean_weights == [1, 0, 0, 0]
+    shares = QrdqnConfig(num_quantiles=2, risk_low=0.25, risk_high=0.75).mean_weights
     assert shares == [0.5, 0.5]
-    assert QrdqnConfig(num_quantiles=2, risk_high=0.75).shares == pytest.approx([2 / 3, 1 / 3])
+    assert QrdqnConfig(num_quantiles=2, risk_high=0.75).mean_weights == pytest.approx(
+        [2 / 3, 1 / 3]
+    )
     assert QrdqnConfig(num_quantiles=2).fractions == [0.25, 0.75]
 
 

@@ -30,7 +30,7 @@ def weights(agent: Any, *parts: str) -> list[Any]:
 
 
 def tensors(seed: int) -> Any:
-    rows = TensorBatches(torch.device("cpu"), own_memory=False).of(batch(seed))
+    rows = TensorBatches(torch.device("cpu"), own_memory=False).convert(batch(seed))
     return rows._replace(action=torch.zeros_like(rows.action))
 
 

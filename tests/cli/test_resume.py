@@ -241,7 +241,7 @@ def test_a_run_goes_on_once_the_limit_that_ended_it_has_grown(
     saved, config = (compose("env=cartpole", "~tuned", *overrides) for overrides in typed)
     write_resolved(folder, resolved_yaml(saved))
     config.resume = "auto"
-    earlier = RunFolder(folder).earlier(config, lambda _: Differences(saved.trainer))
+    earlier = RunFolder(folder).check_earlier_run(config, lambda _: Differences(saved.trainer))
     assert earlier.finished != goes_on
 
 

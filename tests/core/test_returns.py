@@ -15,7 +15,7 @@ from tests.support.saved_states import reread, same
 def see(returns: DiscountedReturns, reward: Any, ended: Any = None, moved: Any = None) -> None:
     reward = np.array(reward, np.float32)
     ended = np.zeros(len(reward), bool) if ended is None else np.array(ended)
-    returns.see(reward, ended, None if moved is None else np.array(moved))
+    returns.update(reward, ended, None if moved is None else np.array(moved))
 
 
 def test_each_step_gives_the_discounted_sum_of_its_episode_so_far() -> None:

@@ -127,7 +127,7 @@ def test_groups_are_bounded_in_number_and_in_memory(monkeypatch: pytest.MonkeyPa
 def test_a_checksum_depends_on_every_value_and_on_nothing_else() -> None:
     def checksum_of(*episodes: RecordedEpisode) -> str:
         checksum = Checksum()
-        assert list(checksum.of_each(episodes)) == list(episodes)
+        assert list(checksum.update_each(episodes)) == list(episodes)
         return str(checksum)
 
     first, second = episode(0, [1, 2]), episode(5, [3])

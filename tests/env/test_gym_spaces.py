@@ -170,7 +170,7 @@ MASK = spaces.Box(0, 1, (2,), np.uint8)
 def policy_for(observation: Any, action: Any = FLAG) -> LoadedPolicy:
     """Returns a policy whose spec was written to JSON and read again."""
     raw = raw_spaces(observation, action, "X-v0")
-    spec = EnvSpec("X-v0", *raw.ours, None, raw=raw)
+    spec = EnvSpec("X-v0", *raw.converted, None, raw=raw)
     read = spec_from_json(
         json.loads(json.dumps(replace_non_finite(spec_as_json(spec)), allow_nan=False))
     )

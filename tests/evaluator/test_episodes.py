@@ -221,8 +221,8 @@ def test_the_environment_is_made_at_the_first_evaluation_and_kept():
 def test_an_evaluation_is_extended_by_the_episodes_that_follow():
     case = Case(rewards=[1.0, 3.0], lengths=[2, 4])
     evaluation = case.evaluator.evaluate(case.policy)
-    extended = case.evaluator.extended(case.policy, evaluation)
-    extended_twice = case.evaluator.extended(case.policy, extended)
+    extended = case.evaluator.extend(case.policy, evaluation)
+    extended_twice = case.evaluator.extend(case.policy, extended)
     assert case.factory.firsts == [0, 2, 4]
     assert case.env.closed == 2  # environments of further episodes; the first ones stay open
     assert extended_twice.returns == (2.0, 12.0) * 3
@@ -241,7 +241,7 @@ def test_further_episodes_are_those_that_more_environments_at_once_would_play():
         )
 
     three, six = make(3), make(6)
-    evaluation = three.extended(Falling(), three.evaluate(Falling()))
+    evaluation = three.extend(Falling(), three.evaluate(Falling()))
     assert evaluation == six.evaluate(Falling())
     assert evaluation.returns[3:] != evaluation.returns[:3]
     three.close()

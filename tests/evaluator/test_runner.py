@@ -157,7 +157,7 @@ class Lucky(Evaluator):
     def evaluate(self, policy: Policy) -> Evaluation:
         return self._of(policy, 1)
 
-    def extended(self, policy: Policy, evaluation: Evaluation) -> Evaluation:
+    def extend(self, policy: Policy, evaluation: Evaluation) -> Evaluation:
         return self._of(policy, len(evaluation.returns) + 1)
 
     def _of(self, policy: Policy, count: int) -> Evaluation:
@@ -224,7 +224,7 @@ def test_a_snapshot_brings_the_limit_of_its_episodes() -> None:
 
 def test_a_score_is_final_if_the_evaluator_has_no_further_episodes() -> None:
     class Certain(Lucky):
-        extended = Evaluator.extended
+        extend = Evaluator.extend
 
     runner = InlineEvaluationRunner(
         Certain(9.0), Weighed, Heartbeat("learner"), Confirmation(9.0, 2)

@@ -85,7 +85,7 @@ EITHER = ("bc", "awac", "iql")
 
 def spec_of(observation: gym.Space[Any], action: gym.Space[Any]) -> EnvSpec:
     raw = raw_spaces(observation, action, "Any-v0")
-    return EnvSpec("Any-v0", *raw.ours, None, raw=raw)
+    return EnvSpec("Any-v0", *raw.converted, None, raw=raw)
 
 
 def has_reals(observation: Space) -> bool:
@@ -106,7 +106,7 @@ def agent_of(variant: str, spec: EnvSpec, *, seed: int = 0, **more: Any) -> Torc
             scale = 0.4 / parameter[0].numel() ** 0.5 if parameter.ndim else 0.2
             parameter += scale * torch.randn(parameter.shape, generator=generator)
         for statistics in agent._normalization.statistics.values():
-            statistics.see(2 * torch.randn(50, len(statistics.mean), generator=generator) + 0.7)
+            statistics.update(2 * torch.randn(50, len(statistics.mean), generator=generator) + 0.7)
         agent._normalization.refresh()
     return agent
 

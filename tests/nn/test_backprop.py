@@ -24,8 +24,8 @@ def test_outputs_and_gradients_are_those_of_autograd(sizes: list[int], rows: int
     features = torch.randn(rows, sizes[0], generator=generator)
     slope = torch.randn(rows, sizes[-1], generator=generator)
 
-    expected, autograd_cache = LearnedNetwork.keeping(built, features)
-    outputs, cache = built.keeping(features)
+    expected, autograd_cache = LearnedNetwork.forward_with_cache(built, features)
+    outputs, cache = built.forward_with_cache(features)
     assert isinstance(cache, list)  # the cache of the hand-written pass
     torch.testing.assert_close(outputs, expected, rtol=1e-6, atol=1e-6)
     with torch.no_grad():
@@ -64,7 +64,7 @@ def test_a_copy_computes_with_weights_of_its_own():
     with torch.no_grad():
         for parameter in original.parameters():
             parameter.fill_(0.5)
-    assert original.keeping(features)[0].tolist() == [[2.75]] * 4  # 3 * 0.5 * 1.5 + 0.5
-    assert (copy.keeping(features)[0] != 2.75).all()
+    assert original.forward_with_cache(features)[0].tolist() == [[2.75]] * 4  # 3 * 0.5 * 1.5 + 0.5
+    assert (copy.forward_with_cache(features)[0] != 2.75).all()
     original.double()
-    assert original.keeping(features.double())[0].dtype is torch.float64
+    assert original.forward_with_cache(features.double())[0].dtype is torch.float64

@@ -31,7 +31,7 @@ def batch_of(rows: int) -> Batch:
 
 def test_on_the_cpu_tensors_share_the_memory_of_the_batch():
     batch = batch_of(2)
-    tensors = TensorBatches(CPU, own_memory=False).of(batch)
+    tensors = TensorBatches(CPU, own_memory=False).convert(batch)
     batch.reward[:] = 7
     batch.obs["a"][:] = 8
     assert tensors.reward.tolist() == [[7], [7]]
@@ -44,20 +44,20 @@ def test_on_the_cpu_tensors_share_the_memory_of_the_batch():
 
 def test_the_same_arrays_stay_the_same_tensors_and_others_become_others():
     batches, batch, other = TensorBatches(CPU, own_memory=False), batch_of(2), batch_of(3)
-    first = batches.of(batch)
-    assert batches.of(batch) is first
+    first = batches.convert(batch)
+    assert batches.convert(batch) is first
     batch.reward[:] = 7
-    assert batches.of(other).reward.tolist() == [[0], [0], [0]]
-    assert batches.of(batch).reward.tolist() == [[7], [7]]
+    assert batches.convert(other).reward.tolist() == [[0], [0], [0]]
+    assert batches.convert(batch).reward.tolist() == [[7], [7]]
 
 
 def test_with_own_memory_every_batch_is_copied_to_the_same_contiguous_tensors():
     batches, batch = TensorBatches(CPU, own_memory=True), batch_of(2)
-    first = batches.of(batch)
+    first = batches.convert(batch)
     batch.reward[:] = 7
     batch.obs["a"][:] = 8
     assert first.reward.tolist() == [[0], [0]]
-    assert batches.of(batch) is first
+    assert batches.convert(batch) is first
     assert first.reward.tolist() == [[7], [7]]
     assert first.obs["a"].tolist() == [[8, 8, 8]] * 2
     assert all(
@@ -69,7 +69,7 @@ def test_with_own_memory_every_batch_is_copied_to_the_same_contiguous_tensors():
 def test_actions_of_several_numbers_keep_their_shape():
     box = numbers(2)
     spec = EnvSpec(id="x", observation=DiscreteSpace(3), action=box, max_episode_steps=None)
-    tensors = TensorBatches(CPU, own_memory=False).of(empty_batch(spec, 4))
+    tensors = TensorBatches(CPU, own_memory=False).convert(empty_batch(spec, 4))
     assert tensors.action.shape == (4, 2)
     assert tensors.action.dtype == torch.float32
 

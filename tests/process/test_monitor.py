@@ -69,20 +69,20 @@ def test_a_second_ctrl_c_ends_a_command_that_cannot_hear_any(tmp_path: Path) -> 
 @pytest.fixture
 def monitor() -> Monitor:
     monitor = Monitor("border-train", os.getppid(), -1)
-    monitor.hear("2.0 ")
+    monitor.receive("2.0 ")
     return monitor
 
 
 def miss(monitor: Monitor, seconds: float, *, stopped: bool = False) -> None:
     for _ in range(int(seconds / TICK_S)):
-        monitor.miss(stopped=stopped)
+        monitor.count_silent_tick(stopped=stopped)
 
 
 def test_a_command_that_gives_signs_is_never_stuck(monitor: Monitor) -> None:
     for _ in range(100):
         miss(monitor, 1.75)
         assert not monitor.is_stuck
-        monitor.hear("")
+        monitor.receive("")
     miss(monitor, 2.0)
     assert monitor.is_stuck
 
@@ -97,7 +97,7 @@ def test_a_command_that_is_stopped_is_not_stuck_and_has_its_whole_time_afterward
 
 
 def test_a_command_that_ends_need_not_give_signs(monitor: Monitor) -> None:
-    monitor.hear("inf ")
+    monitor.receive("inf ")
     miss(monitor, 3600)
     assert not monitor.is_stuck
 
@@ -114,7 +114,7 @@ def test_a_stopped_process_is_seen_as_such(tmp_path: Path) -> None:
 def test_signals_within_half_a_second_count_once_and_a_key_that_is_held_twice_a_second() -> None:
     times_s = [7.0, 7.05, 7.45, 7.5, 7.75, 8.0, 9.0]
     signals = SignalCount(iter(times_s).__next__)
-    assert [signals.counts() for _ in times_s] == [True, False, False, True, False, True, True]
+    assert [signals.register() for _ in times_s] == [True, False, False, True, False, True, True]
 
 
 def test_a_signal_within_the_handler_of_another_one_does_not_count() -> None:
@@ -122,11 +122,11 @@ def test_a_signal_within_the_handler_of_another_one_does_not_count() -> None:
 
     def now_s() -> float:
         if not nested:
-            nested.append(signals.counts())
+            nested.append(signals.register())
         return 7.0
 
     signals = SignalCount(now_s)
-    assert signals.counts()
+    assert signals.register()
     assert nested == [False]
 
 

@@ -43,7 +43,7 @@ def evaluate_split(run: Evaluated, size: int, slice_s: float) -> Evaluation:
     crew: Any = LocalCrew(pack("evaluator.where=ray", [], recipe), size, slice_s)
     evaluator = SpreadEvaluator(recipe, crew, size)
     evaluator.load_snapshot(run.snapshot)
-    evaluation = THREE_ROUNDS.evaluated(evaluator, recipe.make_policy(), run.snapshot)
+    evaluation = THREE_ROUNDS.evaluate(evaluator, recipe.make_policy(), run.snapshot)
     evaluator.close()
     return evaluation
 

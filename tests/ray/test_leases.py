@@ -103,7 +103,9 @@ class Run:
 
     def report(self, kind: ReportKind, actor_id: int, value: object = None, lease: int = 0) -> None:
         incarnation = self.leases.actors[actor_id].incarnation
-        self.leases.take(ActorReport(kind, actor_id, incarnation, value, lease), self.now_s)
+        self.leases.handle_report(
+            ActorReport(kind, actor_id, incarnation, value, lease), self.now_s
+        )
 
     def build(self, *actors: int) -> None:
         for actor_id in actors:
@@ -119,7 +121,7 @@ class Run:
         report = ActorReport(
             ReportKind.RETURNED, call.actor_id, call.incarnation, returned, call.lease
         )
-        self.leases.take(report, self.now_s)
+        self.leases.handle_report(report, self.now_s)
         self.pump()
 
     def grow(self, actor_id: int, samples: int) -> None:
@@ -220,7 +222,7 @@ def test_at_the_deadline_the_lease_is_free_the_actor_replaced_and_late_rows_igno
         report = ActorReport(
             ReportKind.RETURNED, 0, 0, CallResult(message=message(0, 10)), call.lease
         )
-        run.leases.take(report, run.now_s)
+        run.leases.handle_report(report, run.now_s)
     assert run.delivered == [(1, 10), (1, 10)]
     assert run.lost == [(0, 10)]
 
@@ -232,7 +234,7 @@ def test_a_process_dies_once_however_many_calls_say_so() -> None:
     run.report(ReportKind.DIED, 0, "killed by SIGKILL")
     run.report(ReportKind.DIED, 0, "killed by SIGKILL")
     run.pump(1.0)
-    assert run.leases.actors[0].restarts.made == 1
+    assert run.leases.actors[0].restarts.count == 1
     assert run.lost == [(0, 1)]
 
 

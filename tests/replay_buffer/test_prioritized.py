@@ -80,7 +80,7 @@ def test_beta_arrives_with_the_run_where_no_updates_are_named(spec, make_rows):
     buffer.push(make_rows(spec, 0, 4))
     betas = []
     for done in (0.0, 0.25, 0.5, 1.0):
-        buffer.follow(done)
+        buffer.update_schedules(done)
         betas.append(buffer.beta)
         batch = buffer.sample(2)
         buffer.update_priorities(batch.index, np.ones(2))  # does not change beta

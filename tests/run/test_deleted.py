@@ -35,7 +35,7 @@ def test_a_record_that_is_gone_is_named_and_not_written_again(tmp_path: Path) ->
     record.begin()
     gone = tmp_path / "run.json"
     gone.unlink()
-    for write in (record.saved, lambda _: record.end("done", "max_opt_steps reached")):
+    for write in (record.record_counters, lambda _: record.end("done", "max_opt_steps reached")):
         with pytest.raises(RunDeleted, match=f"^{gone} was deleted or moved while the run was"):
             write({"opt_steps": 50})
     assert not gone.exists()

@@ -49,7 +49,7 @@ def refuse_changes(_: Path) -> Differences:
 def earlier(
     run_dir: Path, config: RunConfig, compare: Callable[[Path], Differences] = accept_changes
 ) -> EarlierRun:
-    return RunFolder(run_dir).earlier(config, compare)
+    return RunFolder(run_dir).check_earlier_run(config, compare)
 
 
 def with_checkpoint(run_dir: Path) -> Path:

@@ -171,7 +171,7 @@ def test_the_first_end_stays_and_no_progress_follows_it(tmp_path: Path) -> None:
     record.end("failed", "Stalled: actor 0", opt_steps=3)
     first = read(tmp_path)
     record.end("interrupted", "stopped by SIGINT", opt_steps=4)
-    record.saved({"opt_steps": 4})
+    record.record_counters({"opt_steps": 4})
     assert read(tmp_path) == first
 
 
@@ -193,7 +193,7 @@ def test_an_end_that_could_not_be_written_is_written_by_the_next_attempt(
 
 def test_what_did_not_begin_leaves_the_document_of_the_attempt_before(tmp_path: Path) -> None:
     record = RunRecord(tmp_path)
-    record.saved({"opt_steps": 4})
+    record.record_counters({"opt_steps": 4})
     record.end("failed", "before it began")
     assert list(tmp_path.iterdir()) == []
 

@@ -55,7 +55,7 @@ class Scripted(Evaluator):
             score=score, returns=(score,), lengths=(1,), metrics={"eval/return": score}
         )
 
-    def extended(self, policy: Policy, evaluation: Evaluation) -> Evaluation:
+    def extend(self, policy: Policy, evaluation: Evaluation) -> Evaluation:
         assert isinstance(policy, Weighed)
         returns = (*evaluation.returns, policy.weight / 2)
         score = sum(returns) / len(returns)

@@ -122,7 +122,7 @@ class SmallRun:
         self.buffer.load_state_dict(saved.run["replay_buffer"])
         if saved.has_rows:
             saved.load_rows(self.buffer)
-        self.store.resumed(saved)
+        self.store.continue_from(saved)
         return saved
 
     def weights(self, which: str) -> str:

@@ -69,7 +69,7 @@ def test_weights_lag_by_the_updates_between_acting_and_arriving() -> None:
     for opt_steps, weights in ((4, 4), (9, 4), (12, 8)):
         counters.opt_steps = opt_steps
         message = Message(actor_id=0, opt_steps=weights, env_steps=1, parts=[], rows=0, episodes=())
-        window.arrived(message.experience())
+        window.add_message(message.experience())
     assert window.close(1.0, [actor(0)], {})["async/weight_lag"] == 3.0
 
 
@@ -77,7 +77,7 @@ def test_a_row_has_the_spread_of_the_returns_and_lengths_of_its_window() -> None
     window = MetricsWindow(Counters())
     episodes = (Episode(1.0, 2), Episode(3.0, 8))
     message = Message(actor_id=0, opt_steps=0, env_steps=9, parts=[], rows=0, episodes=episodes)
-    window.arrived(message.experience())
+    window.add_message(message.experience())
     metrics = window.close(1.0, [], {})
     assert {name: value for name, value in metrics.items() if "episode/" in name} == {
         "episode/return": 2.0, "episode/return_std": 1.0,

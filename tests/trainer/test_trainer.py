@@ -71,7 +71,7 @@ class FollowingBuffer(ListBuffer):
     def follows_run(self) -> bool:
         return True
 
-    def follow(self, done: float) -> None:
+    def update_schedules(self, done: float) -> None:
         self.told.append(done)
 
     def sample(self, batch_size: int) -> Batch:

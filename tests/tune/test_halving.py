@@ -216,16 +216,16 @@ def simulate_study(
     cost = 0
     while True:
         step = ours(trials, terms)
-        if len(busy) < workers and step.what in (Action.start, Action.promote):
+        if len(busy) < workers and step.action in (Action.start, Action.promote):
             number = len(trials) if step.number is None else step.number
-            if step.what is Action.start:
+            if step.action is Action.start:
                 trials.append(Standing(number))
             assert trials[number] == trials[number]._replace(busy=False, ended=False)
             rung = len(trials[number].samples)
             cost += terms.budgets[rung] - (terms.budgets[rung - 1] if rung else 0)
             trials[number] = trials[number]._replace(busy=True)
             busy.append(number)
-        elif step.what is Action.prune:
+        elif step.action is Action.prune:
             assert step.number is not None
             trials[step.number] = ended(trials[step.number])
         elif busy:

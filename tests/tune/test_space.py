@@ -37,7 +37,7 @@ def quiet() -> Iterator[None]:
 
 
 def read(folder: Path, name: str) -> Space:
-    with Composer(user_folders([str(folder)])).opened() as files:
+    with Composer(user_folders([str(folder)])).open_files() as files:
         return read_space(files, name)
 
 

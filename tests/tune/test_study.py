@@ -83,7 +83,7 @@ class Commands:
         for seed, folder in training.folders.items():
             rows = [(steps, score + seed % 2 * more) for steps in STUDY.places(training.rung)]
             write_evaluations(folder, rows)
-        trials.reached(training)
+        trials.finish_training(training)
 
 
 @pytest.fixture
@@ -183,7 +183,7 @@ def test_a_trial_without_a_finite_evaluation_fails_alone(commands: Commands) -> 
     training = take_training(trials)
     for folder, value in zip(training.folders.values(), (1.0, None), strict=True):
         write_evaluations(folder, [(100, value), (200, value)])
-    trials.reached(training)
+    trials.finish_training(training)
     commands.train(trials, take_training(trials), 5.0)
     trials.look()
     first, second = trials.rows
@@ -202,9 +202,9 @@ def test_evaluations_a_few_steps_late_count_at_the_places_of_all_runs(tmp_path: 
 def test_the_first_trials_that_all_fail_end_the_study(commands: Commands) -> None:
     trials = commands.begin(replace(STUDY, trials=50))
     for _ in range(2):
-        trials.failed(take_training(trials), "there is no such file")
+        trials.record_failure(take_training(trials), "there is no such file")
     with pytest.raises(RunFailed, match=r"first 3 trials .*: there is no such file$"):
-        trials.failed(take_training(trials), "there is no such file")
+        trials.record_failure(take_training(trials), "there is no such file")
     assert [row.status for row in trials.rows] == ["fail"] * 3
 
 

@@ -148,7 +148,7 @@ class PoolActorManager(ActorManager):
 
     def state_dict(self) -> State:
         actors = [actor.record.saved(actor.counted, begun=1) for actor in self._actors]
-        return self._saved.after(actors).state_dict()
+        return self._saved.with_actors(actors).state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self._saved = SavedActors.load(state, len(self._actors)).without_states()
@@ -203,7 +203,7 @@ class PoolEvaluationRunner(EvaluationRunner):
 
     def _evaluate(self, snapshot: Snapshot) -> Evaluation:
         policy = self._parts.make_policy()
-        return self._parts.confirmation.evaluated(self._evaluator, policy, snapshot)
+        return self._parts.confirmation.evaluate(self._evaluator, policy, snapshot)
 
     def collect(self) -> Evaluation | None:
         if self._under_way is None or not self._under_way.done():
