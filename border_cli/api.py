@@ -11,9 +11,9 @@ from typing import Any
 
 from border_cli.checks.check import check_jobs
 from border_cli.checks.dry_build import dry_build_jobs
-from border_cli.config.beginning import open_composer
 from border_cli.config.check import check_settings
 from border_cli.config.job import Job, modules_of
+from border_cli.config.open_composer import open_composer
 from border_cli.config.saved import load_resolved, run_import_path
 from border_cli.config.search_path import homes, import_modules, user_folders
 from border_cli.core.callback import Callback
@@ -22,7 +22,7 @@ from border_cli.core.loaded_policy import LoadedPolicy
 from border_cli.core.output import Recorders
 from border_cli.core.spaces import EnvSpec
 from border_cli.dataset.recorded_episodes import refuse_other_spaces
-from border_cli.env.given import MakeEnv, is_local, with_python_env
+from border_cli.env.python_env import MakeEnv, is_local, with_python_env
 from border_cli.errors import CheckpointError, ConfigError, os_errors_as
 from border_cli.launch.build import build_agent, env_factory, evaluation_policy
 from border_cli.launch.effective import EffectiveSettings, effective_settings

@@ -32,7 +32,7 @@ from border_cli.agent import c51, discrete_cql
 from border_cli.agent.action_space import discrete_actions
 from border_cli.agent.config import DqnConfig, Loss, ValueConfig
 from border_cli.agent.policies import q_policy
-from border_cli.agent.support import SupportCheck
+from border_cli.agent.support_check import SupportCheck
 from border_cli.agent.torch_agent import TorchAgent, norm_metric
 from border_cli.core.interfaces import PolicyFactory
 from border_cli.core.spaces import EnvSpec

@@ -31,7 +31,7 @@ def settings_in_env(run_dir: Path, env_overrides: Sequence[str], *, trust: bool)
     """Returns the settings of a run with `env` overridden, composed as by `border-train --from`.
     The overrides apply to the environment of evaluations as well."""
     # imported late: Hydra is slow to import
-    from border_cli.config.beginning import open_composer
+    from border_cli.config.open_composer import open_composer
     from border_cli.config.overrides import parse_overrides
     from border_cli.config.saved import ADDRESSES
 

@@ -69,7 +69,7 @@ class Arguments(argparse.Namespace):
     def composing(self) -> AbstractContextManager[tuple[Composer, list[str]]]:
         """Calls `config.beginning.open_composer` with these arguments. Imports Hydra."""
         # imported late: Hydra, which --help does not need
-        from border_cli.config.beginning import open_composer
+        from border_cli.config.open_composer import open_composer
         from border_cli.config.overrides import normalize_overrides
 
         return open_composer(

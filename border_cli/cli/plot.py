@@ -160,7 +160,7 @@ def _run(typed: Sequence[str], _: EarlySignals) -> None:
 
 def _show(request: argparse.Namespace, plot: Report) -> None:
     """Writes the requested files and prints the report."""
-    from border_cli.cli.plotted import show, write
+    from border_cli.cli.plot_output import show, write
 
     for path in request.out:
         write(path, plot, request.csv, request.size)

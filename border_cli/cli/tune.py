@@ -9,8 +9,8 @@ from pathlib import Path
 
 from border_cli.cli.flags import settings_parser
 from border_cli.cli.plain_command import plain_command
-from border_cli.config.beginning import open_composer
 from border_cli.config.check import settings_of
+from border_cli.config.open_composer import open_composer
 from border_cli.config.overrides import is_sweep, normalize_overrides, parse_overrides
 from border_cli.errors import ConfigError
 from border_cli.process.monitor import monitored

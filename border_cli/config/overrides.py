@@ -17,7 +17,7 @@ from border_cli.config.files import Files, takes_several
 from border_cli.config.search_path import SEARCH
 from border_cli.errors import ConfigError
 from border_cli.registry import AGENTS, ENVS, GROUPS
-from border_cli.settings.other_words import MISSING
+from border_cli.settings.other_libraries import MISSING
 from border_cli.settings.run import AUTO
 from border_cli.settings.schedule import SCHEDULE_KEYS
 from border_cli.system.files import full_path

@@ -46,7 +46,7 @@ REGISTERED_BY = {
     ),
     r"dm_control/": "shimmy",
 }
-GIVEN = "python/"  # prefix of the ids of environments passed from Python, see env/given.py
+GIVEN = "python/"  # prefix of the ids of environments passed from Python, see env/python_env.py
 MINATAR = "MinAtar"
 MINATAR_GAMES = ("asterix", "breakout", "freeway", "seaquest", "space_invaders")
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.core.types import Array, Beat, leaves
-from border_cli.env.answers import TERMINATED, TRUNCATED, as_flag, as_reward
+from border_cli.env.step_results import TERMINATED, TRUNCATED, as_flag, as_reward
 
 
 class ReplayDiverged(Exception):

@@ -14,7 +14,6 @@ import gymnasium as gym
 from border_cli.core.interfaces import Env, EnvFactory, GoalRewards
 from border_cli.core.spaces import ACTION_MASK, EnvSpec, has_masks
 from border_cli.core.types import Beat
-from border_cli.env.answers import unpack_reset
 from border_cli.env.config import GymConfig, Vectorization
 from border_cli.env.construct import (
     construct,
@@ -25,6 +24,7 @@ from border_cli.env.construct import (
 )
 from border_cli.env.gym_env import GymEnv
 from border_cli.env.gym_spaces import raw_spaces
+from border_cli.env.step_results import unpack_reset
 from border_cli.errors import BadStep
 
 if TYPE_CHECKING:

@@ -18,7 +18,12 @@ from border_cli.core.interfaces import Env
 from border_cli.core.raw_values import action_reader, make_converter
 from border_cli.core.seeding import derived_seed
 from border_cli.core.types import Array, Beat, Episode, State, Step, map_array
-from border_cli.env.answers import (
+from border_cli.env.config import GymConfig
+from border_cli.env.construct import construct, missing_packages
+from border_cli.env.episode_state import replay, require_same_row, stack_actions
+from border_cli.env.gym_spaces import allocator, raw_spaces
+from border_cli.env.pictures import choose_renderer, drawn_frame
+from border_cli.env.step_results import (
     STEP,
     TERMINATED,
     TRUNCATED,
@@ -28,11 +33,6 @@ from border_cli.env.answers import (
     other_answer,
     unpack_reset,
 )
-from border_cli.env.config import GymConfig
-from border_cli.env.construct import construct, missing_packages
-from border_cli.env.episode_state import replay, require_same_row, stack_actions
-from border_cli.env.gym_spaces import allocator, raw_spaces
-from border_cli.env.pictures import choose_renderer, drawn_frame
 from border_cli.errors import BadStep
 
 log = logging.getLogger(__name__)

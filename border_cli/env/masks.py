@@ -19,15 +19,15 @@ from numpy.typing import NDArray
 
 from border_cli.core.raw_values import as_array, format_value
 from border_cli.core.spaces import ACTION_MASK
-from border_cli.env.answers import (
+from border_cli.env.config import GymConfig
+from border_cli.env.gym_spaces import MaskedDict, may_have_masks
+from border_cli.env.step_results import (
     TERMINATED,
     TRUNCATED,
     as_flag,
     unpack_reset,
     unpack_step,
 )
-from border_cli.env.config import GymConfig
-from border_cli.env.gym_spaces import MaskedDict, may_have_masks
 from border_cli.errors import BadStep, ConfigError
 
 Environment = gym.Env[Any, Any]

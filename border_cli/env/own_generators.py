@@ -17,7 +17,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from border_cli.env.answers import unpack_reset
+from border_cli.env.step_results import unpack_reset
 
 log = logging.getLogger(__name__)
 

@@ -23,7 +23,10 @@ from border_cli.core.raw_values import batch_of, copy_values, make_converter
 from border_cli.core.seeding import derived_seed
 from border_cli.core.spaces import EnvSpec, has_masks
 from border_cli.core.types import Array, Episode, Step
-from border_cli.env.answers import (
+from border_cli.env.config import GymConfig
+from border_cli.env.construct import construction, entry_of, missing_packages
+from border_cli.env.gym_spaces import raw_spaces
+from border_cli.env.step_results import (
     REWARD,
     TERMINATED,
     TRUNCATED,
@@ -31,9 +34,6 @@ from border_cli.env.answers import (
     unpack_reset,
     unpack_step,
 )
-from border_cli.env.config import GymConfig
-from border_cli.env.construct import construction, entry_of, missing_packages
-from border_cli.env.gym_spaces import raw_spaces
 from border_cli.errors import BadStep
 
 Vector = gym.vector.VectorEnv[Any, Any, Any]

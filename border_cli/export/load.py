@@ -12,7 +12,7 @@ from border_cli.run.exported import POLICY_NPZ, open_export
 from border_cli.system.files import is_exported
 
 if TYPE_CHECKING:
-    from border_cli.env.given import MakeEnv
+    from border_cli.env.python_env import MakeEnv
 
 
 def load_policy(

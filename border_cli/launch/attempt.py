@@ -57,7 +57,7 @@ def start_attempt(job: Job) -> Iterator[Attempt]:
 
 
 def earlier_run(job: Job, folder: RunFolder) -> EarlierRun:
-    """Checks the directory of a job for an earlier run, see `RunFolder.earlier`."""
+    """Checks the directory of a job for an earlier run, see `RunFolder.check_earlier_run`."""
     return folder.check_earlier_run(job.config, partial(_compare_settings, job))
 
 

@@ -32,7 +32,7 @@ class FrameStore:
     """Frames of one size, each of which occupies a slot while a stored transition refers to it.
 
     Owned by the learner's thread. Another thread may call `read` meanwhile, but must discard what
-    it read from slots that were overwritten (`frozen_rows.py`). If stacks share fewer frames than
+    it read from slots that were overwritten (`ring_snapshot.py`). If stacks share fewer frames than
     usual, memory grows beyond `reserved`.
     """
 

@@ -21,6 +21,7 @@ from border_cli.core.rows import slice_rows, storage_nbytes
 from border_cli.core.spaces import BoxSpace, EnvSpec
 from border_cli.core.types import Array, Batch, Column, Transitions
 from border_cli.errors import CheckpointError
+from border_cli.replay_buffer.frame_snapshot import STACKS, FrameRingSnapshot, slot_columns
 from border_cli.replay_buffer.frame_store import (
     MOST_AT_ONCE,
     SLOT_NBYTES,
@@ -28,7 +29,6 @@ from border_cli.replay_buffer.frame_store import (
     Pixels,
     reserved_frames,
 )
-from border_cli.replay_buffer.frozen_frames import STACKS, FrameRingSnapshot, slot_columns
 from border_cli.replay_buffer.ring import Ring, RingState
 
 STAYS = 2**62  # number given to transitions of a data set, which are never overwritten

@@ -13,7 +13,7 @@ from border_cli.core.rows import Rows, columns_of, row_columns, storage_nbytes
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Batch, Column, Transitions
 from border_cli.errors import CheckpointError, RunFailed
-from border_cli.replay_buffer.frozen_rows import CHUNK_NBYTES, RingSnapshot, rows_as_bytes
+from border_cli.replay_buffer.ring_snapshot import CHUNK_NBYTES, RingSnapshot, rows_as_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

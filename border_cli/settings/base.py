@@ -85,7 +85,7 @@ def setting(
 def unknown_setting(path: str, known: Sequence[str], elsewhere: Sequence[str] = ()) -> str:
     """Returns the error message for an unknown setting, with the known ones and a suggestion: the
     same name `elsewhere`, else our name for a setting of another library, else the nearest name."""
-    from border_cli.settings.other_words import SETTINGS  # imported late: only for errors
+    from border_cli.settings.other_libraries import SETTINGS  # imported late: only for errors
 
     parent, _, key = path.rpartition(".")
     near = nearest(key, known)

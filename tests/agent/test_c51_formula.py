@@ -11,7 +11,7 @@ import torch
 
 from border_cli.agent import discrete_cql
 from border_cli.agent.c51 import project, td_loss
-from border_cli.agent.support import CHECKS, SupportCheck, mass_beyond
+from border_cli.agent.support_check import CHECKS, SupportCheck, mass_beyond
 from border_cli.nn.tensor_batch import TargetDistribution, TensorBatch
 from tests.support.finite_differences import slope
 from tests.support.rlax_numbers import of_rlax, transitions_of, weighted_mean

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from border_cli.analysis.load import load_runs
-from border_cli.config.beginning import open_composer
 from border_cli.config.compose import compose
 from border_cli.config.job import resolved_yaml, write_resolved
+from border_cli.config.open_composer import open_composer
 from border_cli.config.sweep import sweep_terms
 from border_cli.errors import BorderError
 from border_cli.replay_buffer.config import PrioritizedConfig

@@ -17,7 +17,7 @@ from border_cli.env.config import GymConfig
 from border_cli.errors import ConfigError
 from border_cli.registry import GROUPS
 from border_cli.settings.base import flat
-from border_cli.settings.other_words import SETTINGS
+from border_cli.settings.other_libraries import SETTINGS
 from border_cli.settings.run import RunConfig
 from tests.support.case_sampling import sampled
 

@@ -9,9 +9,9 @@ import pytest
 
 from border_cli.actor_manager.config import ProcessConfig, SerialConfig
 from border_cli.agent.config import DqnConfig
-from border_cli.config.beginning import open_composer
 from border_cli.config.compose import compose
 from border_cli.config.job import BEFORE, Job, begin_attempt, resolved_yaml, write_resolved
+from border_cli.config.open_composer import open_composer
 from border_cli.config.overrides import run_to_resume
 from border_cli.config.resuming import changes, may_change, refuse_beside_resume
 from border_cli.config.saved import load_resolved

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from border_cli.config.beginning import open_composer
 from border_cli.config.compose import Composer, compose
 from border_cli.config.job import resolved_yaml, write_resolved
+from border_cli.config.open_composer import open_composer
 from border_cli.config.saved import load_resolved, read_saved
 from border_cli.config.sweep import sweep_terms
 from border_cli.env.config import GymConfig

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from border_cli.agent.config import SacConfig
-from border_cli.config.beginning import open_composer
 from border_cli.config.compose import Composer, compose
 from border_cli.config.job import Job, resolved_yaml, write_resolved
+from border_cli.config.open_composer import open_composer
 from border_cli.config.saved import load_resolved
 from border_cli.config.tuned import tuned_files
 from border_cli.errors import ConfigError

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.replay_buffer.frame_store import FrameStore
-from border_cli.replay_buffer.frozen_rows import RingSnapshot
+from border_cli.replay_buffer.ring_snapshot import RingSnapshot
 
 STACKS: Final = ("obs", "next_obs")
 

@@ -12,11 +12,11 @@ from gymnasium import spaces
 from border_cli.core.raw_values import make_converter
 from border_cli.core.spaces import allocate, convert_space
 from border_cli.core.types import Array
-from border_cli.env.answers import TERMINATED, as_flag, as_reward
 from border_cli.env.config import GymConfig
 from border_cli.env.gym import GymEnvFactory
 from border_cli.env.gym_env import GymEnv
 from border_cli.env.gym_spaces import raw_observation
+from border_cli.env.step_results import TERMINATED, as_flag, as_reward
 from border_cli.errors import BadStep
 
 REAL = spaces.Box(-1.0, 1.0, (2,), np.float32)

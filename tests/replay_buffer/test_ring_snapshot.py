@@ -7,8 +7,8 @@ import threading
 import numpy as np
 import pytest
 
-from border_cli.replay_buffer.frozen_rows import RingSnapshot
 from border_cli.replay_buffer.ring import Ring
+from border_cli.replay_buffer.ring_snapshot import RingSnapshot
 from tests.support.case_sampling import sampled
 
 
