@@ -168,7 +168,7 @@ def ours(trials: Sequence[Standing], terms: Any) -> Decision:
 
 def ours_by(compare: Compare, trials: Sequence[Standing], terms: Terms) -> Decision:
     """Our rule with another comparison."""
-    with patch.object(halving, "chances", compare):
+    with patch.object(halving, "prob_better_than_best", compare):
         return ours(trials, terms)
 
 

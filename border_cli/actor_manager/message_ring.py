@@ -51,7 +51,7 @@ class MessageRing(Mapped):
     `more` describes additional arrays that the owner stores in the same segment.
     """
 
-    pickled = ("capacity", "messages", "episode", "_columns", "_shared")
+    pickled = ("capacity", "messages", "numbers_per_episode", "_columns", "_shared")
 
     def __init__(
         self,

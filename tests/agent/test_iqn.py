@@ -52,8 +52,8 @@ def iqn(spec: EnvSpec, seed: int = 0, **settings: Any) -> Iqn:
 def fake_network(quantiles: torch.Tensor, choosing: torch.Tensor) -> Any:
     """A fake network that returns `quantiles` and selects actions by the mean of `choosing`."""
     return SimpleNamespace(
-        keeping=lambda *_: (quantiles, None),
-        embedded=lambda obs: obs,
+        forward_with_cache=lambda *_: (quantiles, None),
+        embed=lambda obs: obs,
         means=lambda *_: choosing.mean(1),
         quantiles=lambda *_: quantiles,
     )

@@ -69,7 +69,7 @@ def test_targets_of_qrdqn_leave_invalid_actions_out(online: Any, target: float) 
 def test_targets_of_iqn_leave_invalid_actions_out(online: Any, target: float) -> None:
     def network(q: Any) -> Any:
         parts = {"means": lambda *_: q, "quantiles": lambda *_: q[:, None]}
-        return SimpleNamespace(embedded=lambda obs: obs, **parts)
+        return SimpleNamespace(embed=lambda obs: obs, **parts)
 
     double, fractions = online is not None, torch.zeros(1, 1)
     quantiles = target_quantiles(
@@ -143,7 +143,7 @@ def test_joint_actions_are_masked_as_their_parts_are() -> None:
     batch = BATCH._replace(
         action=torch.tensor([[1, 2]]), next_mask=torch.tensor([[0, 1, 1, 0, 1]]).bool(), mask=None
     )
-    numbered = agent.numbered(batch)
+    numbered = agent.to_joint_actions(batch)
     assert numbered.action.tolist() == [[5]]
     assert numbered.next_mask.tolist() == [[False, False, False, True, False, True]]
     q_next = torch.tensor([[9.0, 9.0, 9.0, 3.0, 9.0, 1.0]])
@@ -154,7 +154,7 @@ def test_soft_values_and_the_target_entropy_use_valid_actions_only() -> None:
     """Values 1, 9 and 3 have probabilities 1/2, 0 and 1/2, and the entropy is log 2."""
     agent = agent_of("discrete_sac")
     agent.actor = lambda _: torch.zeros(1, 3)
-    chances = agent.chances(None, MASK)
+    chances = agent.choice_probabilities(None, MASK)
     torch.testing.assert_close(chances.probability, torch.tensor([[0.5, 0.0, 0.5]]))
     assert soft_value(Q_NEXT, chances, 2 * ONES).item() == pytest.approx(2 + 2 * math.log(2))
     assert agent.target_entropy(MASK).item() == pytest.approx(0.3 * math.log(2))

@@ -52,7 +52,7 @@ def figure_of(data: Report, size: tuple[float, float] | None) -> Iterator[Figure
 def test_a_picture_is_the_same_whenever_and_wherever_it_is_drawn() -> None:
     script = (
         "import hashlib, test_drawing as here; "
-        "files = [here.drawn(here.a_report(2), kind) for kind in ('svg', 'pdf', 'png')]; "
+        "files = [here.render(here.a_report(2), kind) for kind in ('svg', 'pdf', 'png')]; "
         "print([hashlib.sha256(file).hexdigest() for file in files])"
     )
     here = str(Path(__file__).parent)

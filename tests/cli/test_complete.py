@@ -101,8 +101,8 @@ def test_hydra_is_imported_only_to_complete_the_settings_of_a_choice(folder: Pat
         [
             sys.executable,
             "-c",
-            "import sys; from border_cli.cli.complete import offered\n"
-            f"print([bool(offered([], word)) for word in {words}], 'hydra' in sys.modules)",
+            "import sys; from border_cli.cli.complete import complete_run\n"
+            f"print([bool(complete_run([], word)) for word in {words}], 'hydra' in sys.modules)",
         ],
         cwd=folder,
         capture_output=True,

@@ -27,7 +27,7 @@ def test_flags_and_overrides_come_in_any_order(argv: list[str]) -> None:
     arguments = read_arguments(argv)
     assert (arguments.multirun, arguments.config_dirs) == (True, ["d"])
     assert arguments.overrides == ["agent=dqn", "seed=1,2"]
-    assert arguments.for_hydra(arguments.overrides)[-2:] == ["agent=dqn", "seed=1,2"]
+    assert arguments.hydra_arguments(arguments.overrides)[-2:] == ["agent=dqn", "seed=1,2"]
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def test_the_quantiles_are_those_of_the_papers_formula():
 
 def test_means_average_the_quantiles_and_shared_fractions_apply_to_every_row():
     built = network(Architecture(NUMBERS, hidden=(6, 4)))
-    rows = built.embedded(torch.from_numpy(drawn(NUMBERS, 7)))
+    rows = built.embed(torch.from_numpy(drawn(NUMBERS, 7)))
     fractions = torch.tensor([FRACTIONS])
     quantiles = built.quantiles(rows, fractions)
     assert quantiles.shape == (7, 4, 2)
