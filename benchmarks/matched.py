@@ -7,12 +7,12 @@ double Q, hard target updates every 500 updates, epsilon from 1 to 0.05 over 10,
 random steps before the first update, no evaluations, no checkpoints, one torch thread. Timed from
 update 1,000 (env step 2,000) to the last; `wall_s` excludes imports.
 
-Our runs and `bare` flush denormals. `bare` acts in numpy, steps its environment and learns in
-one loop with `torch.optim.Adam(fused=True)` (`playing.py`). Ours are full runs with rate limiter,
-checks and metrics. The `clipped` rows clip the gradient norm at 10, as Stable-Baselines3 always
-does, and are compared with it; the others are compared with `bare`. Not matched: the random numbers
-and the acting weights (`async` publishes every 100 updates). Each measurement runs in its own
-process; all contenders take turns. `cpu_to_…` compares the CPU time per update of the learning
+Our runs and the bare loop flush denormals. `bare` acts in numpy, steps its environment and learns
+in one loop with `torch.optim.Adam(fused=True)` (`playing.py`). Ours are full runs with rate
+limiter, checks and metrics. The `clipped` rows clip the gradient norm at 10, as Stable-Baselines3
+always does, and are compared with it; the others are compared with `bare`. Not matched: the random
+numbers and the acting weights (`async` publishes every 100 updates). Each measurement runs in its
+own process; all contenders take turns. `cpu_to_…` compares the CPU time per update of the learning
 threads (`learner_us`), which includes acting if that thread acts.
 """
 
