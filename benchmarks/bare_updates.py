@@ -112,8 +112,8 @@ class Iqn:
         with torch.no_grad():
             best = self.target(batch["next_obs"], self.acting).mean(1).argmax(1)  # [B]
             z_next = self.target(batch["next_obs"], torch.rand(rows, 8))
-            y = batch["reward"] + batch["discount"] * chosen(z_next, best)  # [B, 8]
-        z = chosen(self.z(batch["obs"], fractions), batch["action"][:, 0])  # [B, 8]
+            y = batch["reward"] + batch["discount"] * select_action(z_next, best)  # [B, 8]
+        z = select_action(self.z(batch["obs"], fractions), batch["action"][:, 0])  # [B, 8]
         error = y[:, None, :] - z[:, :, None]  # [B, 8, 8]
         side = (fractions[:, :, None] - (error.detach() < 0).float()).abs()
         huber = F.huber_loss(error, torch.zeros_like(error), reduction="none")
@@ -123,7 +123,7 @@ class Iqn:
             self.target.load_state_dict(self.z.state_dict())
 
 
-def chosen(quantiles: Tensor, action: Tensor) -> Tensor:
+def select_action(quantiles: Tensor, action: Tensor) -> Tensor:
     """Selects the quantiles of the actions. [B, N, ACTIONS], [B] -> [B, N]"""
     index = action[:, None, None].expand(-1, quantiles.shape[1], 1)
     return quantiles.gather(2, index).squeeze(2)

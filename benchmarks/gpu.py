@@ -170,7 +170,7 @@ def main() -> None:
     device = torch.device(arguments.device)
     on_gpu = device.type == "cuda"
     if on_gpu and not torch.cuda.is_available():
-        say(f"skipped: torch {torch.__version__} finds no CUDA GPU (use --device cpu to try it)")
+        say(f"skipped: torch {torch.__version__} finds no CUDA GPU (to try out: --device cpu)")
         return
     device_facts = {"device": torch.cuda.get_device_name(device) if on_gpu else str(device)}
     if on_gpu:

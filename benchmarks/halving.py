@@ -155,7 +155,7 @@ def reached_by(trials: Sequence[Standing], rung: int) -> tuple[Floats, dict[int,
     return np.array([trial.samples[rung] for trial in reached]), waiting
 
 
-def better(samples: Floats, index: int) -> int:
+def count_better(samples: Floats, index: int) -> int:
     """Returns how many trials of a rung are better than trial `index`."""
     scores = samples.mean(axis=(1, 2))
     return int((scores > scores[index]).sum())
@@ -188,9 +188,9 @@ def asha(trials: Sequence[Standing], terms: Terms) -> Decision:
     for rung in reversed(range(len(terms.budgets) - 1)):
         samples, waiting = reached_by(trials, rung)
         for index, trial in waiting.items():
-            if better(samples, index) < len(samples) // terms.reduction:
-                return Decision(Action.promote, trial.number)
-    return Decision(Action.start if len(trials) < terms.trials else Action.finish)
+            if count_better(samples, index) < len(samples) // terms.reduction:
+                return Decision(What.promote, trial.number)
+    return Decision(What.start if len(trials) < terms.trials else What.finish)
 
 
 def optuna_halving(trials: Sequence[Standing], terms: Terms) -> Decision:
@@ -198,9 +198,9 @@ def optuna_halving(trials: Sequence[Standing], terms: Terms) -> Decision:
     for rung in range(len(terms.budgets) - 1):
         samples, waiting = reached_by(trials, rung)
         for index, trial in waiting.items():
-            promoted = better(samples, index) < max(1, len(samples) // terms.reduction)
-            return Decision(Action.promote if promoted else Action.prune, trial.number)
-    return Decision(Action.start if len(trials) < terms.trials else Action.finish)
+            promoted = count_better(samples, index) < max(1, len(samples) // terms.reduction)
+            return Decision(What.promote if promoted else What.prune, trial.number)
+    return Decision(What.start if len(trials) < terms.trials else What.finish)
 
 
 def optuna_median(trials: Sequence[Standing], terms: Terms) -> Decision:
@@ -269,10 +269,10 @@ def simulate(land: Landscape, contender: Contender, seed: int) -> tuple[list[Sta
         if not arrivals:
             return trials, cost
         now, number = heapq.heappop(arrivals)
-        trials[number] = arrived(trials[number], land, contender)
+        trials[number] = reach_next_rung(trials[number], land, contender)
 
 
-def arrived(trial: Standing, land: Landscape, contender: Contender) -> Standing:
+def reach_next_rung(trial: Standing, land: Landscape, contender: Contender) -> Standing:
     """Returns the trial after it has reached its next rung."""
     steps = contender.terms.budgets[len(trial.samples)]
     seen = land.curves[trial.number, : contender.seeds, :steps]
@@ -338,10 +338,10 @@ def measure(studies: int, noise: str, crossing: str, *, narrow: bool) -> dict[st
         land = Landscape.drawn(rng, NOISE[noise], CROSSING[crossing], narrow=narrow)
         for name, contender in contenders().items():
             results_by_name[name].append(judged(land, contender, study))
-    return {name: averaged(results) for name, results in results_by_name.items()}
+    return {name: average(results) for name, results in results_by_name.items()}
 
 
-def averaged(studies: Sequence[dict[str, float]]) -> dict[str, float]:
+def average(studies: Sequence[dict[str, float]]) -> dict[str, float]:
     """Averages over studies, rounded to three decimals."""
     means = {name: fmean(study[name] for study in studies) for name in studies[0]}
     means["max_cost"] = max(study["cost"] for study in studies)

@@ -52,7 +52,7 @@ def newest(run_dir: Path) -> int | None:
     return None
 
 
-def reached(run_dir: Path) -> int:
+def last_opt_step(run_dir: Path) -> int:
     """Returns the last opt step in the metrics."""
     path = run_dir / "metrics.jsonl"
     rows = read_metrics(path) if path.is_file() else []
@@ -120,11 +120,11 @@ def run(kills: int, seed: int) -> dict[str, Any]:
             checkpoint = newest(run_dir) or 0
             if checkpoint < best:
                 raise CheckpointError(
-                    f"attempt {number}: the newest checkpoint was {best}, is now {checkpoint}"
+                    f"attempt {number}: the newest checkpoint is {checkpoint}, but was {best}"
                 )
             best = checkpoint
-            lost.append(max(0, reached(run_dir) - checkpoint))
-            updates = pluralize(round(lost[-1]), "update")
+            lost.append(max(0, last_opt_step(run_dir) - checkpoint))
+            updates = counted(round(lost[-1]), "update")
             say(f"kill {number + 1} ({kind}): checkpoint {checkpoint}, {updates} lost")
         end = best + 4 * INTERVAL
         process = subprocess.run(

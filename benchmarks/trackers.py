@@ -52,20 +52,20 @@ def measure(trainer: str, tracker: str, seconds: float, seed: int) -> Reading:
             stdout=subprocess.DEVNULL,
         )
         outbox = Path(folder, f"run/trackers/{tracker}.jsonl")
-        delivery = {} if tracker == NONE else _toggled(run, outbox, seconds)
+        delivery = {} if tracker == NONE else _toggle_delivery(run, outbox, seconds)
         if run.wait() != 0:
             raise RuntimeError(f"{tracker}: the run failed")
         spent = json.loads(Path(folder, "run/run.json").read_text())["seconds"]["learner"]
     return {"record_percent": 100 * spent["record"] / sum(spent.values()), **delivery}
 
 
-def _toggled(run: subprocess.Popen[bytes], outbox: Path, seconds: float) -> Reading:
+def _toggle_delivery(run: subprocess.Popen[bytes], outbox: Path, seconds: float) -> Reading:
     """Stops the delivering process in every second window; returns rates with and without it."""
     while not outbox.exists() or not outbox.stat().st_size:
         time.sleep(0.1)
     end_s = time.time() + seconds - WINDOW_S
     time.sleep(IMPORT_S)
-    group = [process for process in psutil.Process(run.pid).children() if _delivers(process)]
+    group = [process for process in psutil.Process(run.pid).children() if _is_delivery(process)]
     group += [child for parent in group for child in parent.children(recursive=True)]
     before_s, began_s, number = _cpu_s(group), time.time(), 0
     while (next_s := began_s + (number + 1) * WINDOW_S) < end_s:
@@ -94,7 +94,7 @@ def _toggled(run: subprocess.Popen[bytes], outbox: Path, seconds: float) -> Read
     }
 
 
-def _delivers(process: psutil.Process) -> bool:
+def _is_delivery(process: psutil.Process) -> bool:
     return "border_cli.recorder.deliver" in process.cmdline()
 
 

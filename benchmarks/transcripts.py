@@ -63,7 +63,7 @@ def plain(text: str, folder: Path, commands: Path, *, numbers: bool) -> list[str
     return lines if numbers else sorted(set(lines))
 
 
-def written(folder: Path, since: set[Path]) -> dict[str, Any]:
+def new_files(folder: Path, since: set[Path]) -> dict[str, Any]:
     """Returns the new files of a case, with the keys of JSON files."""
     files: dict[str, Any] = {}
     for path in sorted(set(folder.rglob("*")) - since):
@@ -112,7 +112,7 @@ def play(line: str, folder: Path, commands: Path) -> Case:
         "status": process.returncode,
         "printed": plain(process.stdout, folder, commands, numbers=not measured),
         "errors": plain(process.stderr, folder, commands, numbers=not measured),
-        "written": written(folder, before),
+        "written": new_files(folder, before),
     }
 
 

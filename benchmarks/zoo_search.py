@@ -82,7 +82,7 @@ def trials_of(folder: Path) -> list[FrozenTrial]:
     return sorted((trial for trial in trials if trial.datetime_complete), key=_ended)
 
 
-def described(trials: list[FrozenTrial]) -> list[dict[str, Any]]:
+def describe_trials(trials: list[FrozenTrial]) -> list[dict[str, Any]]:
     """Describes every trial: when it ended, its cost and its objective."""
     began = min(map(_started, trials))
     return [
@@ -173,7 +173,7 @@ def main() -> None:
         "budget": {name: value for name, value in vars(arguments).items() if name != "folder"},
         "wall_s": wall_s,
         "other_cores": others.cores,
-        "trials": described(trials),
+        "trials": describe_trials(trials),
         "curve": curve(trials, folder),
     }
     say(f"{len(trials)} trials have ended; training the winner again")

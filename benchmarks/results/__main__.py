@@ -31,7 +31,7 @@ from benchmarks.results.kinds import Cell, Row
 from benchmarks.results.making import Workshop
 from benchmarks.results.rows import ROWS
 from benchmarks.results.settings import settings_of
-from benchmarks.results.work import make_all, to_make
+from benchmarks.results.work import make_all, plan_cells
 from benchmarks.table import say
 from border_cli.errors import BorderError
 from border_cli.words import did_you_mean, pluralize
@@ -41,7 +41,7 @@ SHOWN_CHANGES = 3
 
 def main() -> None:
     arguments = _parser().parse_args()
-    rows = chosen(arguments.rows)
+    rows = match_rows(arguments.rows)
     if arguments.list:
         for row in rows:
             print(_line(row, arguments.seeds))
@@ -85,7 +85,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def chosen(patterns: Sequence[str]) -> list[Row]:
+def match_rows(patterns: Sequence[str]) -> list[Row]:
     """Returns the rows that match a pattern; every pattern must match a row."""
     for pattern in patterns:
         if not any(fnmatch(name, pattern) for name in ROWS):
@@ -140,8 +140,8 @@ def _run_cells(rows: Sequence[Row], arguments: Any) -> int:
         children = Children(arguments.jobs)
         keep = arguments.keep is not None
         workshop = Workshop(folder.resolve(), keep, arguments.jobs, children)
-        plan = to_make(cells, workshop, keep_stale=arguments.keep_stale)
-        say(f"{pluralize(len(plan), 'cell')} to run, {arguments.jobs} in parallel")
+        plan = plan_cells(cells, workshop, keep_stale=arguments.keep_stale)
+        say(f"{counted(len(plan), 'cell')} to run, {arguments.jobs} in parallel")
         failed = make_all(plan, workshop)
     if failed:
         say(f"failed: {', '.join(map(str, failed))}")

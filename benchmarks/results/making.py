@@ -20,7 +20,7 @@ from benchmarks.results.children import Children
 from benchmarks.results.kinds import Cell, Peer, Recording, Row, Run
 from benchmarks.results.rows import ROWS, recording_of
 from benchmarks.results.settings import (
-    composed,
+    compose_row,
     judging_seed,
     peer_settings,
     peer_task,
@@ -94,7 +94,7 @@ class Workshop:
         run = read_run(folder)
         return {
             "command": f"border-train {' '.join(row.typed)} seed={seed}",
-            "tuned": composed(row.typed).tuned,
+            "tuned": compose_row(row.typed).tuned,
             **({"data": {"checksum": source["checksum"]}} if source else {}),
             "judging_seed": judging_seed(seed),
             "best": self._evaluate(row, seed, "best"),

@@ -65,7 +65,12 @@ def _online(rows: Sequence[Run], done: Finished) -> str:
             for peer in _peers(row.name)
             if done[peer.name]
         ]
-        return [*_measured(row, done[row.name]), *_reached(row, done), row.published, *beside]
+        return [
+            *_score_columns(row, done[row.name]),
+            *_bar_columns(row, done),
+            row.published,
+            *beside,
+        ]
 
     head = [*MEASURED, "must reach", "reached", "published", "SB3 best (last)"]
     return _table(head, map(line, rows))
@@ -73,9 +78,9 @@ def _online(rows: Sequence[Run], done: Finished) -> str:
 
 def _offline(rows: Sequence[Run], done: Finished) -> str:
     def line(row: Run) -> list[str]:
-        cells = _measured(row, done[row.name])
+        cells = _score_columns(row, done[row.name])
         del cells[MEASURED.index("env steps")]
-        return [*cells, _normalized(row, done), *_reached(row, done)]
+        return [*cells, _normalized(row, done), *_bar_columns(row, done)]
 
     head = [title for title in MEASURED if title != "env steps"]
     return _table([*head, "normalized best (last)", "must reach", "reached"], map(line, rows))
@@ -92,13 +97,13 @@ def _normalized(row: Run, done: Finished) -> str:
     return f"{scores[0]} ({scores[1]})" if scores else NOTHING
 
 
-def _reached(row: Run, done: Finished) -> list[str]:
+def _bar_columns(row: Run, done: Finished) -> list[str]:
     model = "last" if row.recording else "best"
     result = verdict(row.name, row.bar, row.seeds, done, model=model)
     return [result.asked, MET[result.met]]
 
 
-def _measured(row: Row, cells: Mapping[int, Content]) -> list[str]:
+def _score_columns(row: Row, cells: Mapping[int, Content]) -> list[str]:
     best = over_seeds(cells)
     return [
         row.name + (" †" if _stale(row, cells) else ""),
@@ -110,7 +115,7 @@ def _measured(row: Row, cells: Mapping[int, Content]) -> list[str]:
 
 
 def _peer_table(rows: Sequence[Peer], done: Finished) -> str:
-    return _table(MEASURED, (_measured(row, done[row.name]) for row in rows))
+    return _table(MEASURED, (_score_columns(row, done[row.name]) for row in rows))
 
 
 def _recordings(rows: Sequence[Recording], done: Finished) -> str:

@@ -46,7 +46,7 @@ class Composed(NamedTuple):
 
 
 @cache
-def composed(typed: tuple[str, ...]) -> Composed:
+def compose_row(typed: tuple[str, ...]) -> Composed:
     """Composes the settings of a command line; raises ConfigError if it is invalid."""
     job = Composer().job(list(typed))
     files = [Path(source.file).stem for source in job.sources if source.group == "tuned"]
@@ -57,7 +57,7 @@ def settings_of(row: Row) -> Settings:
     """Returns every setting on which the results of a row depend."""
     match row:
         case Run():
-            config = composed(row.typed).config
+            config = compose_row(row.typed).config
             settings = dict(_flat(config))
             if config.trainer.offline:
                 settings = {
@@ -85,7 +85,7 @@ def settings_of(row: Row) -> Settings:
 
 def peer_task(row: Peer, seed: int) -> dict[str, Any]:
     """Returns environment, budget and evaluations of our row, for the peer."""
-    config = composed(run_of(row.of).typed).config
+    config = compose_row(run_of(row.of).typed).config
     trainer = config.trainer
     return {
         "env_id": config.env.id,
@@ -103,7 +103,7 @@ def peer_settings(row: Peer) -> dict[str, Any]:
     """Returns the settings of the row or of our DQN, with Stable-Baselines3's names."""
     if row.settings is not None:
         return dict(row.settings)
-    ours = composed(run_of(row.of).typed).config
+    ours = compose_row(run_of(row.of).typed).config
     agent = ours.agent
     assert isinstance(agent, DqnConfig)
     assert ours.trainer.max_env_steps is not None

@@ -32,7 +32,7 @@ class Maker(Protocol):
         ...
 
 
-def to_make(cells: Iterable[Cell], workshop: Workshop, *, keep_stale: bool) -> list[Cell]:
+def plan_cells(cells: Iterable[Cell], workshop: Workshop, *, keep_stale: bool) -> list[Cell]:
     """Returns the cells to run; every cell follows the one whose product it needs."""
 
     def lacking(cell: Cell) -> bool:
@@ -71,7 +71,7 @@ def make_all(plan: list[Cell], workshop: Maker) -> list[Cell]:
                 failed += _drop_orphans(waiting, failed)
                 for cell in _ready(waiting, list(running.values()))[: workshop.jobs - len(running)]:
                     waiting.remove(cell)
-                    running[pool.submit(_make, cell, workshop)] = cell
+                    running[pool.submit(_run_cell, cell, workshop)] = cell
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
                     cell = running.pop(future)
                     failed += [cell] if _complaint(cell, future.exception()) else []
@@ -81,7 +81,7 @@ def make_all(plan: list[Cell], workshop: Maker) -> list[Cell]:
     return failed
 
 
-def _make(cell: Cell, workshop: Maker) -> None:
+def _run_cell(cell: Cell, workshop: Maker) -> None:
     say(f"{cell}: started")
     content = workshop.make(cell)
     judged = content.get("best") or content["recorded"]
