@@ -189,8 +189,8 @@ def asha(trials: Sequence[Standing], terms: Terms) -> Decision:
         samples, waiting = reached_by(trials, rung)
         for index, trial in waiting.items():
             if count_better(samples, index) < len(samples) // terms.reduction:
-                return Decision(What.promote, trial.number)
-    return Decision(What.start if len(trials) < terms.trials else What.finish)
+                return Decision(Action.promote, trial.number)
+    return Decision(Action.start if len(trials) < terms.trials else Action.finish)
 
 
 def optuna_halving(trials: Sequence[Standing], terms: Terms) -> Decision:
@@ -199,8 +199,8 @@ def optuna_halving(trials: Sequence[Standing], terms: Terms) -> Decision:
         samples, waiting = reached_by(trials, rung)
         for index, trial in waiting.items():
             promoted = count_better(samples, index) < max(1, len(samples) // terms.reduction)
-            return Decision(What.promote if promoted else What.prune, trial.number)
-    return Decision(What.start if len(trials) < terms.trials else What.finish)
+            return Decision(Action.promote if promoted else Action.prune, trial.number)
+    return Decision(Action.start if len(trials) < terms.trials else Action.finish)
 
 
 def optuna_median(trials: Sequence[Standing], terms: Terms) -> Decision:

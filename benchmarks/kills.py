@@ -124,7 +124,7 @@ def run(kills: int, seed: int) -> dict[str, Any]:
                 )
             best = checkpoint
             lost.append(max(0, last_opt_step(run_dir) - checkpoint))
-            updates = counted(round(lost[-1]), "update")
+            updates = pluralize(round(lost[-1]), "update")
             say(f"kill {number + 1} ({kind}): checkpoint {checkpoint}, {updates} lost")
         end = best + 4 * INTERVAL
         process = subprocess.run(

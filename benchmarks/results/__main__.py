@@ -141,7 +141,7 @@ def _run_cells(rows: Sequence[Row], arguments: Any) -> int:
         keep = arguments.keep is not None
         workshop = Workshop(folder.resolve(), keep, arguments.jobs, children)
         plan = plan_cells(cells, workshop, keep_stale=arguments.keep_stale)
-        say(f"{counted(len(plan), 'cell')} to run, {arguments.jobs} in parallel")
+        say(f"{pluralize(len(plan), 'cell')} to run, {arguments.jobs} in parallel")
         failed = make_all(plan, workshop)
     if failed:
         say(f"failed: {', '.join(map(str, failed))}")
