@@ -95,7 +95,7 @@ class DiscreteActions:
 
 
 def discrete_actions(spec: EnvSpec, agent: str, max_joint_actions: int) -> DiscreteActions:
-    """Returns the numbered actions; raises ConfigError if they are continuous or too many."""
+    """Returns the joint actions. Raises ConfigError if actions are continuous or too many."""
     nvec = discrete_components(spec, agent)
     n = prod(nvec)
     if isinstance(spec.action, MultiDiscreteSpace) and n > max_joint_actions:

@@ -1,8 +1,8 @@
 """Commands that start from another run's saved settings, and which settings may change on resume.
 
 `resume=RUN_DIR` continues that run; `--from RUN_DIR` starts a new run with its settings. Overrides
-are applied on top. Choosing an option replaces the saved settings of its group, and of other groups
-for which the file of the option chooses options. Tuned values are part of the saved settings; no
+are applied on top. Choosing an option discards the saved settings of its group, and of every group
+whose option the chosen file overrides. Tuned values are part of the saved settings; no
 others are added.
 """
 

@@ -175,8 +175,8 @@ def _select_applicable(
 
 
 def drop_weaker(files: Files, overrides: Sequence[Override]) -> None:
-    """Removes limits and intervals from the served files if the command line, or a file nearer to
-    it, replaces them."""
+    """Removes limits and intervals from the served files if the command line, or a later file,
+    replaces them."""
     typed = {
         name
         for override in overrides

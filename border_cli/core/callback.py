@@ -15,8 +15,8 @@ class Callback:
     """Base class of callbacks; only the learner's thread calls their hooks, between two updates.
 
     `moment` is the position in the run (updates, env steps, seconds) at which an event happened.
-    If a hook raises, the run fails; `stop` ends it like a reached limit. A resumed run restores
-    the callback from `state_dict`. A hook that is not overridden costs no time.
+    If a hook raises, the run fails; `stop` ends it in the same way as a limit. A resumed run
+    restores the callback from `state_dict`. A hook that is not overridden costs no time.
     """
 
     stop_reason: str | None = None  # reason to end the run; None while it may continue
@@ -42,7 +42,7 @@ class Callback:
         checkpoint repeats the call, because the saved state predates it."""
 
     def on_end(self, ended: RunEnd) -> None:
-        """Called when the run has ended, even by a failure or a signal."""
+        """Called at the end of the run, also after a failure or a signal."""
 
     def state_dict(self) -> State:
         """Returns the state to save: numbers, strings, numpy arrays, dicts and lists of these."""

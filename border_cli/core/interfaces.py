@@ -73,7 +73,7 @@ class PolicyFactory(Protocol):
 
     def __call__(self, rng: np.random.Generator, exploration: ActorExploration = None) -> Policy:
         """Builds a policy without weights. `exploration` replaces the agent's schedule if it is a
-        number; a mapping has validated values of all `AgentConfig.exploration_settings`."""
+        number; a mapping contains all `AgentConfig.exploration_settings`, validated."""
 
 
 class Agent(ABC):

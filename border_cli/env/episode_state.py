@@ -39,7 +39,8 @@ def replay(
     """Replays an episode whose return is `score`, and returns its last observation.
 
     `lives`: lengths of the earlier lives of the same game, whose actions come first. Raises
-    `ReplayDiverged` if the ends or the return differ, and any exception of the environment.
+    `ReplayDiverged` if the return or the ends of lives differ. Exceptions of the environment
+    are not caught.
     """
     total, ends = 0.0, set(accumulate(lives))
     observation, _ = env.reset(seed=seed)

@@ -111,7 +111,7 @@ def bottleneck_advice(
     if largest == "wait" and in_learner_thread:
         remedy = "a higher env.num_envs: actors share its thread"
     elif largest == "wait" and actor_threads:
-        remedy = "actor_manager=process if env steps compute, and more actors if they wait"
+        remedy = "actor_manager=process if env steps use the CPU, and more actors if they wait"
     elif largest in STARVED and actor_threads and not paced:
         remedy = "actor_manager=process: actor threads take its interpreter lock"
     elif largest == "update" and on_policy:

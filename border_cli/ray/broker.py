@@ -52,7 +52,7 @@ log = logging.getLogger(__name__)
 JOINED: Final = "joined"  # with the ClusterSettings for joining the same Ray
 ENDED: Final = "ended"  # with the RunFailed that ended the broker
 POLL_S: Final = 0.25
-CALL_LIMIT: Final = 2  # a call returns early after this multiple of its intended duration
+CALL_LIMIT: Final = 2  # a call ends early if it takes this many times its intended duration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

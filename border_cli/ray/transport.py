@@ -22,7 +22,7 @@ from border_cli.ray.remote import describe_error
 
 INLINE_NBYTES: Final = 64 * 1024  # largest weights sent with a call; Ray's own limit is 100 KB
 
-# Ray restarts no actors, records no task events, and spreads the actors over the nodes.
+# Ray neither restarts actors nor records task events, and spreads the actors over the nodes.
 OPTIONS: Final = {
     "max_restarts": 0,
     "max_task_retries": 0,

@@ -57,7 +57,7 @@ class TrackerConfig(RecorderConfig, path="recorder"):
 
     project: str | None = setting(
         None,
-        "project or experiment; null means that of the package's environment variable, or "
+        "project or experiment; null uses the environment variable of the package, or "
         "border_cli",
     )
     close_timeout_s: float = setting(

@@ -62,7 +62,7 @@ class PrioritizedReplayBuffer(RingReplayBuffer):
         super().__init__(config, spec=spec, rng=rng, extras=extras, dataset=dataset)
         self.config = config
         self._beta = schedule_of(config.beta)
-        self.updates = 0  # calls of `update_priorities`, which the beta schedule may count
+        self.updates = 0  # number of priority updates, a possible counter of the beta schedule
         self._run_fraction = 0.0  # completed fraction of the run
         self.max_priority = 1.0  # largest priority seen so far
         self._priorities = self._make_priorities()
