@@ -26,6 +26,8 @@ DEFINITIONS = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 PATH = re.compile(r"(?<![\w/.<{*-])[\w.-]+(?:/[\w.-]+)+\.(?:py|yaml|md)\b")
 OF_PACKAGE = re.compile(r"(?<![\w/.])border_cli(?:\.\w+)+")
 DOTTED = re.compile(r"(?<![\w./:-])([a-z_]+)\.([a-z]\w*)(?![\w/:(])")
+IN_MODULE = re.compile(r"(?<![\w./:-])([a-z_]+)\.([a-z_]+)\.([a-z_]\w*)")
+IN_FILE = re.compile(r"`([a-z_/]+\.py): ([a-z_]+)`")  # in docs/design.md
 METHOD = re.compile(r"(?<![\w.:])([A-Z]\w+)\.([a-z_]\w*)")
 OF_USERS = re.compile(r"\b(mine|my_\w+|my|own|first|lab|NAME|folder)\b|^\.hydra/")
 SUFFIXES = {"py", "yaml", "md", "csv", "json", "npz", "pt", "onnx"}
@@ -161,6 +163,30 @@ def test_names_of_the_package_that_are_mentioned_exist() -> None:
     assert told(missing) == []
 
 
+def test_names_of_modules_that_are_mentioned_exist() -> None:
+    packages = {folder.name for folder in PACKAGE.iterdir() if folder.is_dir()}
+    missing = [
+        (prose, match)
+        for prose, match in mentions(IN_MODULE)
+        if match[1] in packages
+        and not (PACKAGE / match[1] / match[2]).is_dir()
+        and match[1] not in GROUPS
+        and match[1] not in ("settings", "recorder", "ray", "sweep", "run")
+        and not exists_in_package(match[0].split("."))
+    ]
+    assert told(missing) == []
+
+
+def test_names_in_files_that_design_mentions_exist() -> None:
+    text = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+    missing = [
+        match[0]
+        for match in IN_FILE.finditer(text)
+        if not any(match[2] in names_of(file) for file in PACKAGE.rglob(match[1]))
+    ]
+    assert missing == []
+
+
 def test_settings_that_are_mentioned_exist() -> None:
     """A setting of any option of the group; also a module of the group's package, or a member of an
     object that has the group's name."""
@@ -215,6 +241,8 @@ def test_methods_that_are_mentioned_exist() -> None:
         (PATH, "see trainer/gone.py"),
         (OF_PACKAGE, "border_cli.trainer.gone"),
         (DOTTED, "the setting trainer.gone, above"),
+        (IN_MODULE, "calls config.gone.open_composer"),
+        (IN_FILE, "used alone: `config/saved.py: gone`"),
         (METHOD, "`Ppo.gone` of all"),
     ],
 )

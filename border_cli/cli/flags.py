@@ -67,7 +67,7 @@ class Arguments(argparse.Namespace):
         return bool(self.help or self.cfg or self.info or self.hydra_help)
 
     def composing(self) -> AbstractContextManager[tuple[Composer, list[str]]]:
-        """Calls `config.beginning.open_composer` with these arguments. Imports Hydra."""
+        """Calls `open_composer` with these arguments. Imports Hydra."""
         # imported late: Hydra, which --help does not need
         from border_cli.config.open_composer import open_composer
         from border_cli.config.overrides import normalize_overrides

@@ -57,8 +57,7 @@ class TrackerConfig(RecorderConfig, path="recorder"):
 
     project: str | None = setting(
         None,
-        "project or experiment; null uses the environment variable of the package, or "
-        "border_cli",
+        "project or experiment; null uses the environment variable of the package, or border_cli",
     )
     close_timeout_s: float = setting(
         20.0, "maximum seconds to wait for pending deliveries at the end of a run", above=0

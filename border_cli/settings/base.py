@@ -109,7 +109,7 @@ class Settings:
 
     Numbers outside their range, NaN and infinities are refused at construction; null disables a
     limit. Assigning to an unknown attribute raises `UnknownSetting`. Values assigned later are
-    checked when a run starts (`config.check.checked`).
+    checked when a run starts (`config.check.check_settings`).
     """
 
     path: ClassVar[str] = ""
