@@ -55,7 +55,7 @@ TYPED = [
     ),
     ("env.wrappers=FlattenObservation", "write a list, as in env.wrappers=[FlattenObservation]"),
     ("hydra.verbose=true", "Hydra's logging is off (hydra.verbose=true): a run writes its own log"),
-    ("hydra/job_logging=none", "Hydra's logging is off (hydra/job_logging=none): a run has"),
+    ("hydra/job_logging=none", "Hydra's logging is off (hydra/job_logging=none): a run writes"),
     ("env=CartPole-v1", "; a Gymnasium id is written env.id=CartPole-v1"),
 ]
 

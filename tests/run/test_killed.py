@@ -74,7 +74,8 @@ def check():
         assert run.weights(which) == "weights 3", which
     left = [path.name for path in run.folder.rglob("*") if path.name.endswith(".partial")]
     assert not left, left
-    listed = {chunk.name for step in resumable(RUN_DIR) for chunk in read_checkpoint(step).chunks}
+    steps = map(read_checkpoint, find_resumable(RUN_DIR))
+    listed = {chunk.name for step in steps for chunk in step.chunks}
     assert {path.name for path in (run.folder / "replay").iterdir()} == listed
 
 count = 0
