@@ -72,6 +72,7 @@ def settings(agent: str, env: str, backend: str, *more: str, device: str = "cpu"
         unused = ("trainer.warmup", "trainer.sync", "replay_buffer.capacity")
         small = [word for word in small if not word.startswith(unused)]
         small += ["replay_buffer.n_steps=16", "actor_manager.num_actors=2"]
+        actors = []  # their trainer steps the actors
     chosen = [f"agent={agent}", f"env.id={env}", f"device={device}", "run_dir=run"]
     return [*chosen, *actors, *small, *more]
 
