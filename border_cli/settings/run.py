@@ -651,10 +651,10 @@ class RunConfig(Settings):
         Called when a job is composed, not when saved settings are loaded to evaluate a run.
         """
         if self.trainer.synchronous and not self.actor_manager.in_learner_thread:
+            other = "" if self.agent.on_policy else " or trainer=async"
             raise ConfigError(
                 f"actor_manager={_name_of(self.actor_manager)} does not work with trainer=sync "
-                "yet: its actors run in the learner's thread. Use actor_manager=serial or "
-                "trainer=async"
+                f"yet: its actors run in the learner's thread. Use actor_manager=serial{other}"
             )
 
     def _check_one_step(self, replay_buffer: str) -> None:
