@@ -143,7 +143,9 @@ class CheckpointStore:
         except RunDeleted as error:
             self._deleted = error
         except FileNotFoundError as error:
-            self._deleted = RunDeleted(Path(error.filename))
+            run_dir = self._folders.run_dir
+            # The name may be relative to a directory that was open.
+            self._deleted = RunDeleted(run_dir / error.filename if run_dir.exists() else run_dir)
         except Exception as error:
             with suppress(OSError, RunDeleted):
                 self._folders.put_in_order()

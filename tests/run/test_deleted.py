@@ -30,6 +30,22 @@ def test_a_save_names_what_it_relies_on_and_is_gone(case: SmallRun, what: str) -
     assert case.store.report.failures == 0
 
 
+@pytest.mark.parametrize("moved", [False, True])
+def test_a_name_relative_to_an_open_directory_is_reported_as_a_path(
+    case: SmallRun, moved: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(*_: object) -> None:
+        if moved:
+            case.run_dir.rename(case.run_dir.with_name("moved"))
+        raise FileNotFoundError(2, "No such file or directory", "checkpoints")
+
+    monkeypatch.setattr(case.store._folders, "write_checkpoint", write)
+    assert not case.save(10)
+    gone = case.run_dir if moved else case.run_dir / "checkpoints"
+    with pytest.raises(RunDeleted, match=f"^{gone} was deleted or moved"):
+        case.store.check()
+
+
 def test_a_record_that_is_gone_is_named_and_not_written_again(tmp_path: Path) -> None:
     record = RunRecord(tmp_path)
     record.begin()
