@@ -171,7 +171,6 @@ def test_names_of_modules_that_are_mentioned_exist() -> None:
         if match[1] in packages
         and not (PACKAGE / match[1] / match[2]).is_dir()
         and match[1] not in GROUPS
-        and match[1] not in ("settings", "recorder", "ray", "sweep", "run")
         and not exists_in_package(match[0].split("."))
     ]
     assert told(missing) == []

@@ -105,7 +105,7 @@ class ValueConfig(LearnerConfig):
 
     @property
     def explores_by_weights(self) -> bool:
-        """Whether noise in the weights provides exploration."""
+        """True if noise in the weights provides exploration."""
         return False
 
 
@@ -157,12 +157,12 @@ class DqnConfig(ValueConfig):
 
     @property
     def plain(self) -> bool:
-        """Whether the network is neither dueling nor noisy."""
+        """True if the network is neither dueling nor noisy."""
         return not self.dueling and not self.noisy
 
     @property
     def categorical(self) -> bool:
-        """Whether a distribution of the return is learned instead of its mean."""
+        """True if a distribution of the return is learned instead of its mean."""
         return self.num_atoms > 1
 
     @property

@@ -63,7 +63,7 @@ class Arguments(argparse.Namespace):
 
     @property
     def shows_settings(self) -> bool:
-        """Whether the command shows settings instead of running a job."""
+        """True if the command shows settings instead of running a job."""
         return bool(self.help or self.cfg or self.info or self.hydra_help)
 
     def composing(self) -> AbstractContextManager[tuple[Composer, list[str]]]:

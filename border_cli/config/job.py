@@ -51,7 +51,7 @@ class Job:
 
     @property
     def in_sweep(self) -> bool:
-        """Whether the job is part of a sweep."""
+        """True if the job is part of a sweep."""
         return self.number is not None
 
     @property

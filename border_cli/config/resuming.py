@@ -2,8 +2,8 @@
 
 `resume=RUN_DIR` continues that run; `--from RUN_DIR` starts a new run with its settings. Overrides
 are applied on top. Choosing an option discards the saved settings of its group, and of every group
-whose option the chosen file overrides. Tuned values are part of the saved settings; no
-others are added.
+whose option the chosen file overrides. Tuned values are part of the saved settings; no others are
+added.
 """
 
 from __future__ import annotations
@@ -215,7 +215,7 @@ class Change:
 
     @property
     def allowed(self) -> bool:
-        """Whether a run can resume with the new value."""
+        """True if a run can resume with the new value."""
         if self.key in marked("may_grow"):
             return set(self.before) <= set(self.after)
         if self.key in marked("may_become_null") and self.after is None:

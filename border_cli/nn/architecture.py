@@ -123,12 +123,12 @@ class Architecture:
 
     @property
     def has_encoder(self) -> bool:
-        """Whether an encoder precedes the dense layers."""
+        """True if an encoder precedes the dense layers."""
         return bool(self.images) or self.target is not None
 
     @property
     def acts_in_torch(self) -> bool:
-        """Whether actors run the encoder in torch instead of numpy.
+        """True if actors run the encoder in torch instead of numpy.
 
         A user's network exists in torch only, and the ResNet is no faster in numpy. For a single
         image, plain convolutions take three fifths of torch's time in numpy.

@@ -39,12 +39,12 @@ class Scaling(NamedTuple):
 
     @property
     def shifts(self) -> bool:
-        """Whether anything but 0 is subtracted."""
+        """True if anything but 0 is subtracted."""
         return bool(np.any(self.low))
 
     @property
     def stretches(self) -> bool:
-        """Whether any factor is not 1."""
+        """True if any factor is not 1."""
         return bool(np.any(np.not_equal(self.factor, 1)))
 
 

@@ -81,7 +81,7 @@ class VerifiedCheckpoint:
 
     @property
     def has_rows(self) -> bool:
-        """Whether the transitions were saved in this checkpoint."""
+        """True if the transitions were saved in this checkpoint."""
         return self.manifest.replay is not None
 
     @property

@@ -46,12 +46,12 @@ class EarlierRun:
 
     @property
     def finished(self) -> bool:
-        """Whether there is nothing left to do."""
+        """True if there is nothing left to do."""
         return self.start is Start.FINISHED
 
     @property
     def resumes(self) -> bool:
-        """Whether the attempt starts from a checkpoint; also true for a finished run."""
+        """True if the attempt starts from a checkpoint; also true for a finished run."""
         return self.finished or self.start is Start.CONTINUED
 
 
@@ -86,7 +86,7 @@ class RunFolder:
 
     @property
     def has_run(self) -> bool:
-        """Whether an attempt has started in the directory."""
+        """True if an attempt has started in the directory."""
         return any((self.path / mark).exists() for mark in MARKS)
 
     @property
@@ -113,7 +113,7 @@ class RunFolder:
 
     @property
     def is_done(self) -> bool:
-        """Whether the run has reached a limit, even if that limit has been raised since."""
+        """True if the run has reached a limit, even if that limit has been raised since."""
         return self.status == DONE
 
     def refuse_unwritable(self) -> None:
@@ -181,7 +181,7 @@ class RunFolder:
         return EarlierRun(start=start, changed=differences.changed)
 
     def _can_continue(self, config: RunConfig, differences: Differences) -> bool:
-        """Whether the run can continue, because the limit has grown or the callbacks differ."""
+        """True if the run can continue, because the limit has grown or the callbacks differ."""
         reason = str(self.facts.get("exit_reason"))
         limit = reason.partition(" ")[0]
         if reason.startswith(BY_CALLBACK) and differences.other_callbacks:

@@ -82,7 +82,7 @@ class AgentConfig(GroupConfig, path="agent"):
 
     @property
     def needs_returns(self) -> bool:
-        """Whether the agent observes the running discounted returns of the actors."""
+        """True if the agent observes the running discounted returns of the actors."""
         return False
 
 

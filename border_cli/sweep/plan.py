@@ -49,7 +49,7 @@ class Plan:
 
     @property
     def named(self) -> bool:
-        """Whether folders are named by the overrides of their jobs instead of by number."""
+        """True if folders are named by the overrides of their jobs instead of by number."""
         return self.config.run_dir is not None and self.terms.own_names
 
     @property

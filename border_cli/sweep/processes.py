@@ -52,7 +52,7 @@ class JobProcess(Protocol):
 
     @property
     def alive(self) -> bool:
-        """Whether the process still runs, as far as is known."""
+        """True if the process still runs, as far as is known."""
 
     def listen(self) -> None:
         """Receives all pending messages from the process."""

@@ -88,7 +88,7 @@ class ChildProcess:
 
     @property
     def starting(self) -> bool:
-        """Whether it may still be importing modules, so that no step is expected yet."""
+        """True if the child may still be importing modules, so that no step is expected yet."""
         return not self._ready and time.monotonic() - self._started_s < STARTS_S
 
     @property
