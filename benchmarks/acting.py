@@ -85,10 +85,10 @@ class Means(nn.Module):
 
 def forms() -> dict[str, Contenders]:
     """Builds the contenders, keyed by row name."""
-    dense, generator = Architecture(space(4), hidden=(256, 256)), torch.Generator().manual_seed(0)
-    network = partial(Network, dense, generator=generator)
-    value = partial(ValueNetwork, dense, ACTIONS, generator, dueling=True)
-    quantile = QuantileNetwork(dense, 64, ACTIONS, generator)
+    dense, rng = Architecture(space(4), hidden=(256, 256)), np.random.default_rng(0)
+    network = partial(Network, dense, rng=rng)
+    value = partial(ValueNetwork, dense, ACTIONS, rng, dueling=True)
+    quantile = QuantileNetwork(dense, 64, ACTIONS, rng)
     fractions = torch.linspace(0, 1, 32).tolist()
     contenders = {
         "plain": Contenders(network(ACTIONS), NumpyNetwork(dense), dense),
@@ -105,9 +105,7 @@ def forms() -> dict[str, Contenders]:
     }
     for kind, shape in (("minatar_cnn", (10, 10, 4)), ("nature_cnn", (84, 84, 4))):
         images = Architecture(space(*shape, dtype="uint8", high=255), kind=kind, hidden=(256,))
-        contenders[kind] = Contenders(
-            Network(images, ACTIONS, generator), NumpyNetwork(images), images
-        )
+        contenders[kind] = Contenders(Network(images, ACTIONS, rng), NumpyNetwork(images), images)
     return contenders
 
 

@@ -143,16 +143,16 @@ class Ppo(TorchAgent, OnPolicyAgent):
         self._rollout_metrics: dict[str, float] = {}  # metrics of the rollout
 
     def _make_networks(self) -> None:
-        config, generator = self.config, self.init_generator
+        config, rng = self.config, self.init_generator
         outputs = self._size + self._is_shared  # the last output of a shared network is the value
-        self.policy = Network(self.architecture, outputs, generator)
+        self.policy = Network(self.architecture, outputs, rng)
         self.learned = nn.ModuleList([self.policy])
         if not self._is_shared:
-            self.value = Network(self.architecture, 1, generator)
+            self.value = Network(self.architecture, 1, rng)
             self.learned.append(self.value)
         if config.orthogonal_init:
             is_custom = self.architecture.target is not None  # custom encoders keep their weights
-            initialise = partial(make_orthogonal, generator=generator, dense_only=is_custom)
+            initialise = partial(make_orthogonal, rng=rng, dense_only=is_custom)
             initialise(self.policy, gain=0.01, outputs=self._size)
             if not self._is_shared:
                 initialise(self.value, gain=1.0)

@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, ParamSpec, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -72,7 +73,7 @@ class TorchAgent(Agent):
         self._normalization = Normalization(config, self.architecture, self._device, env=spec.id)
         self.features = self._normalization.features
         # Both generators are on the CPU, so that a seed gives the same numbers on every device.
-        self.init_generator = torch.Generator().manual_seed(seed)
+        self.init_generator = np.random.default_rng(seed)
         self.noise_generator = torch.Generator().manual_seed(derived_seed(seed, 1))
         bounds = action_bounds(spec.action)
         self._bounds: list[Tensor] | None = None  # middle and half

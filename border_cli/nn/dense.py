@@ -12,12 +12,14 @@ from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812 - as all of torch's users call it
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from border_cli.nn.architecture import Architecture
+from border_cli.nn.initial_weights import fill_uniform
 from border_cli.nn.matmul import product, suits_onednn, uses_onednn
 from border_cli.settings.networks import Activation
 
@@ -140,16 +142,16 @@ def linear(rows: Tensor, weight: Tensor, bias: Tensor, *, onednn: bool) -> Tenso
 
 
 class Dense(nn.Module):
-    """`nn.Linear` with the same initialisation, U(-k, k) with k = inputs**-0.5, from a generator.
+    """`nn.Linear` with the same initialisation, U(-k, k) with k = inputs**-0.5, drawn by numpy.
 
-    Torch's global generator is not used. `bound` replaces k.
+    `bound` replaces k.
     """
 
     def __init__(
         self,
         inputs: int,
         outputs: int,
-        generator: torch.Generator,
+        rng: np.random.Generator,
         *,
         onednn: bool,
         bound: float | None = None,
@@ -160,8 +162,8 @@ class Dense(nn.Module):
         # Filled after registration, so that `parameters_within` counts them first.
         self.weight = nn.Parameter(torch.empty(outputs, inputs))
         self.bias = nn.Parameter(torch.empty(outputs))
-        nn.init.uniform_(self.weight, -bound, bound, generator=generator)
-        nn.init.uniform_(self.bias, -bound, bound, generator=generator)
+        fill_uniform(self.weight.detach().numpy(), bound, rng)
+        fill_uniform(self.bias.detach().numpy(), bound, rng)
 
     def forward(self, rows: Tensor) -> Tensor:
         return linear(rows, self.weight, self.bias, onednn=self.onednn)
@@ -175,9 +177,9 @@ class NoisyDense(Dense):
     """
 
     def __init__(
-        self, inputs: int, outputs: int, generator: torch.Generator, *, std: float, **rest: Any
+        self, inputs: int, outputs: int, rng: np.random.Generator, *, std: float, **rest: Any
     ) -> None:
-        super().__init__(inputs, outputs, generator, **rest)
+        super().__init__(inputs, outputs, rng, **rest)
         self.weight_std = nn.Parameter(torch.full((outputs, inputs), std * inputs**-0.5))
         self.bias_std = nn.Parameter(torch.full((outputs,), std * inputs**-0.5))
 
@@ -206,7 +208,7 @@ class Mlp(nn.Module):
         architecture: Architecture,
         sizes: Sequence[int],
         outputs: int | None,
-        generator: torch.Generator,
+        rng: np.random.Generator,
         *,
         final_bound: float | None = None,
         noisy_std: float | None = None,
@@ -216,11 +218,11 @@ class Mlp(nn.Module):
         make: Callable[..., Dense] = Dense
         if noisy_std is not None:
             make = partial(NoisyDense, std=noisy_std)
-        layers = [make(*pair, generator, onednn=self.onednn) for pair in pairwise(sizes)]
+        layers = [make(*pair, rng, onednn=self.onednn) for pair in pairwise(sizes)]
         self._hidden = len(layers)
         if outputs is not None:
             make = make if final_bound is None else partial(make, bound=final_bound)
-            layers.append(make(sizes[-1], outputs, generator, onednn=self.onednn))
+            layers.append(make(sizes[-1], outputs, rng, onednn=self.onednn))
         self.layers = nn.ModuleList(layers)
         self.norms = nn.ModuleList(
             nn.LayerNorm(size) for size in (sizes[1:] if architecture.layer_norm else ())

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 
+import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812 - as all of torch's users call it
 from torch import Tensor, nn
@@ -89,10 +90,8 @@ class GaussianNetwork(StochasticNetwork):
     the rest.
     """
 
-    def __init__(
-        self, architecture: Architecture, outputs: int, generator: torch.Generator
-    ) -> None:
-        super().__init__(architecture, outputs, generator)
+    def __init__(self, architecture: Architecture, outputs: int, rng: np.random.Generator) -> None:
+        super().__init__(architecture, outputs, rng)
         self.log_std = nn.Parameter(torch.zeros(outputs))  # [A]
 
     def forward(self, features: FeatureTensors) -> Tensor:
@@ -117,11 +116,11 @@ class CategoricalNetwork(StochasticNetwork):
         self,
         architecture: Architecture,
         outputs: int,
-        generator: torch.Generator,
+        rng: np.random.Generator,
         *,
         choices: Choices,
     ) -> None:
-        super().__init__(architecture, outputs, generator)
+        super().__init__(architecture, outputs, rng)
         self._choices = choices
 
     def log_prob(self, outputs: Tensor, action: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
+import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812 - as all of torch's users call it
 from torch import Tensor, nn
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 from border_cli.nn.architecture import LAYER_NORM_EPSILON, Architecture
 from border_cli.nn.dense import ACTIVATIONS, Layer, onednn_layers
 from border_cli.nn.features import FeatureTensors
+from border_cli.nn.initial_weights import fill_uniform
 from border_cli.nn.matmul import suits_onednn, uses_onednn
 from border_cli.nn.network import copy_with, torso_of
 from border_cli.settings.networks import Activation
@@ -32,7 +34,7 @@ class EnsembleMlp(nn.Module):
         self,
         members: int,
         sizes: Sequence[int],
-        generator: torch.Generator,
+        rng: np.random.Generator,
         architecture: Architecture,
         *,
         dropout: float = 0.0,
@@ -47,8 +49,8 @@ class EnsembleMlp(nn.Module):
             # Filled after registration, as in `Dense`.
             self.weights.append(torch.empty(members, inputs, outputs))
             self.biases.append(torch.empty(members, 1, outputs))
-            nn.init.uniform_(self.weights[i], -bound, bound, generator=generator)
-            nn.init.uniform_(self.biases[i], -bound, bound, generator=generator)
+            fill_uniform(self.weights[i].detach().numpy(), bound, rng)
+            fill_uniform(self.biases[i].detach().numpy(), bound, rng)
         self.scales, self.shifts = nn.ParameterList(), nn.ParameterList()
         for size in sizes[1:-1] if architecture.layer_norm else ():
             self.scales.append(torch.ones(members, 1, size))
@@ -144,7 +146,7 @@ class Critics(nn.Module):
         architecture: Architecture,
         action_size: int,
         members: int,
-        generator: torch.Generator,
+        rng: np.random.Generator,
         *,
         outputs: int = 1,
         dropout: float = 0.0,
@@ -153,13 +155,13 @@ class Critics(nn.Module):
         super().__init__()
         encodes = architecture.has_encoder
         self.torsos = nn.ModuleList(
-            torso_of(architecture, generator) for _ in range(members if encodes else 0)
+            torso_of(architecture, rng) for _ in range(members if encodes else 0)
         )
         size = int(self.torsos[0].size) if encodes else architecture.row_size  # type: ignore[arg-type]
         self.mlp = EnsembleMlp(
             members,
             [size + action_size, *architecture.hidden, outputs],
-            generator,
+            rng,
             architecture,
             dropout=dropout,
             final_bound=final_bound,

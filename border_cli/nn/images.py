@@ -16,6 +16,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import ClassVar
 
+import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812 - as all of torch's users call it
 from torch import Tensor, nn
@@ -33,6 +34,7 @@ from border_cli.nn.architecture import (
 )
 from border_cli.nn.encoding import BYTES, Scaling
 from border_cli.nn.features import FeatureTensors, Scaled, Torso
+from border_cli.nn.initial_weights import fill_truncated_normal, fill_uniform
 from border_cli.nn.matmul import rounds_convolutions
 
 IMPALA_SIDE = 3  # side of every window, in pixels
@@ -75,7 +77,7 @@ class PlainCnn(Scaled):
     rounds: bool = False  # see `matmul.rounds_convolutions`
 
     def __init__(
-        self, shape: tuple[int, int, int], generator: torch.Generator, scaling: Scaling = BYTES
+        self, shape: tuple[int, int, int], rng: np.random.Generator, scaling: Scaling = BYTES
     ) -> None:
         super().__init__(scaling, 1, 1)
         counts = [shape[0], *(conv.outputs for conv in self.windows)]
@@ -86,8 +88,8 @@ class PlainCnn(Scaled):
         self.size = size_after(self.windows, shape)
         for layer in _convolutions_of(self):  # U(-k, k), Torch 7's default in the paper's code
             bound = layer.fan_in**-0.5
-            nn.init.uniform_(layer.weight, -bound, bound, generator=generator)
-            nn.init.uniform_(layer.bias, -bound, bound, generator=generator)
+            fill_uniform(layer.weight.detach().numpy(), bound, rng)
+            fill_uniform(layer.bias.detach().numpy(), bound, rng)
 
     def forward(self, images: Tensor) -> Tensor:
         """[B, C, H, W] -> [B, size]"""
@@ -156,7 +158,7 @@ class ImpalaResNet(Scaled):
     """15 convolutions, from pixels (as integers or floats) to rows."""
 
     def __init__(
-        self, shape: tuple[int, int, int], generator: torch.Generator, scaling: Scaling = BYTES
+        self, shape: tuple[int, int, int], rng: np.random.Generator, scaling: Scaling = BYTES
     ) -> None:
         super().__init__(scaling, 1, 1)
         channels, height, width = shape
@@ -166,8 +168,7 @@ class ImpalaResNet(Scaled):
         )
         self.size = counts[-1] * impala_side(height) * impala_side(width)
         for layer in _convolutions_of(self):  # truncated: Sonnet's default in the paper's code
-            std = layer.fan_in**-0.5
-            nn.init.trunc_normal_(layer.weight, 0, std, -2 * std, 2 * std, generator=generator)
+            fill_truncated_normal(layer.weight.detach().numpy(), layer.fan_in**-0.5, rng)
             nn.init.zeros_(layer.bias)
 
     def forward(self, images: Tensor) -> Tensor:
@@ -219,9 +220,9 @@ IMAGE_NETWORKS: dict[str, type[PlainCnn | ImpalaResNet]] = {
 class ImageTorso(Torso):
     """Encodes each image by a network of its own, and adds the other parts of an observation."""
 
-    def __init__(self, architecture: Architecture, generator: torch.Generator) -> None:
+    def __init__(self, architecture: Architecture, rng: np.random.Generator) -> None:
         networks = [
-            IMAGE_NETWORKS[image.network](image.shape, generator, image.scaling)
+            IMAGE_NETWORKS[image.network](image.shape, rng, image.scaling)
             for image in architecture.images.values()
         ]
         super().__init__(architecture.row_size + sum(part.size for part in networks))

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any, TypeAlias, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -19,16 +20,16 @@ M = TypeVar("M", bound=nn.Module)
 Cache: TypeAlias = Tensor | list[Tensor]  # cache: outputs with autograd's graph, or layer inputs
 
 
-def torso_of(architecture: Architecture, generator: torch.Generator) -> Torso:
+def torso_of(architecture: Architecture, rng: np.random.Generator) -> Torso:
     """Builds a user's network, or convolutions if there are images."""
     if architecture.target is not None:
         from border_cli.nn.user_network import UserTorso
 
-        return UserTorso(architecture, generator)
+        return UserTorso(architecture, rng)
     if architecture.images:
         from border_cli.nn.images import ImageTorso
 
-        return ImageTorso(architecture, generator)
+        return ImageTorso(architecture, rng)
     return Torso(architecture.row_size)
 
 
@@ -60,14 +61,14 @@ class Network(LearnedNetwork):
         self,
         architecture: Architecture,
         outputs: int,
-        generator: torch.Generator,
+        rng: np.random.Generator,
         *,
         final_bound: float | None = None,
     ) -> None:
         super().__init__()
-        self.torso = torso_of(architecture, generator)
+        self.torso = torso_of(architecture, rng)
         sizes = [self.torso.size, *architecture.hidden]
-        self.mlp = Mlp(architecture, sizes, outputs, generator, final_bound=final_bound)
+        self.mlp = Mlp(architecture, sizes, outputs, rng, final_bound=final_bound)
         only_dense = type(self).forward is Network.forward and not architecture.has_encoder
         self._by_hand = only_dense and self.mlp.plain
         self._layers = self.mlp.memory

@@ -1,25 +1,24 @@
-"""Orthogonal initialisation of networks.
+"""Orthogonal initialisation of networks, with the gains of OpenAI's baselines.
 
-Saxe, McClelland and Ganguli 2014, "Exact solutions to the nonlinear dynamics of learning in deep
-linear neural networks"; with the gains of OpenAI's baselines (Huang et al. 2022, detail 2).
+Huang et al. 2022, "The 37 implementation details of proximal policy optimization", detail 2.
 """
 
 from __future__ import annotations
 
 import math
 
-import torch
+import numpy as np
 from torch import Tensor, nn
 
+from border_cli.nn.initial_weights import orthogonal
 from border_cli.nn.network import Network
 
 HIDDEN_GAIN = math.sqrt(2)
 
 
-@torch.no_grad()
 def make_orthogonal(
     network: Network,
-    generator: torch.Generator,
+    rng: np.random.Generator,
     *,
     gain: float,
     outputs: int | None = None,
@@ -32,9 +31,15 @@ def make_orthogonal(
     for module in (network.mlp if dense_only else network).modules():
         weight, bias = getattr(module, "weight", None), getattr(module, "bias", None)
         if isinstance(weight, Tensor) and weight.ndim >= 2:
-            nn.init.orthogonal_(weight, HIDDEN_GAIN, generator)
+            _fill(weight, HIDDEN_GAIN, rng)
             if isinstance(bias, Tensor):
                 nn.init.zeros_(bias)
     last = network.mlp.memory[-1].weight
-    nn.init.orthogonal_(last, 1.0, generator)
-    nn.init.orthogonal_(last[:outputs], gain, generator)
+    _fill(last, 1.0, rng)
+    _fill(last[:outputs], gain, rng)
+
+
+def _fill(weight: Tensor, gain: float, rng: np.random.Generator) -> None:
+    """Draws a weight in place. [outputs, inputs], or [outputs, inputs, height, width]"""
+    matrix = weight.detach().view(len(weight), -1).numpy()
+    matrix[:] = orthogonal(matrix.shape, gain, rng)

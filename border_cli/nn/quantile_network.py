@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -32,17 +33,17 @@ class QuantileNetwork(LearnedNetwork):
         architecture: Architecture,
         embedding_size: int,
         num_actions: int,
-        generator: torch.Generator,
+        rng: np.random.Generator,
     ) -> None:
         super().__init__()
-        self.torso = torso_of(architecture, generator)
+        self.torso = torso_of(architecture, rng)
         hidden = architecture.hidden
         split = len(hidden) - 1 if len(hidden) > 1 or architecture.has_encoder else len(hidden)
         sizes = [self.torso.size, *hidden[: max(split, 0)]]
         onednn = uses_onednn(architecture)
-        self.psi = Mlp(architecture, sizes, None, generator)
-        self.phi = Dense(embedding_size, sizes[-1], generator, onednn=onednn)
-        self.f = Mlp(architecture, [sizes[-1], *hidden[max(split, 0) :]], num_actions, generator)
+        self.psi = Mlp(architecture, sizes, None, rng)
+        self.phi = Dense(embedding_size, sizes[-1], rng, onednn=onednn)
+        self.f = Mlp(architecture, [sizes[-1], *hidden[max(split, 0) :]], num_actions, rng)
         waves = math.pi * torch.arange(embedding_size)
         self.register_buffer("_waves", waves, persistent=False)
 

@@ -25,7 +25,7 @@ class TorchEncoder:
 
     def __init__(self, architecture: Architecture, *, normalize: bool) -> None:
         self._features = Features(architecture, normalize=normalize)
-        self._torso = torso_of(architecture, torch.Generator())
+        self._torso = torso_of(architecture, np.random.default_rng(0))
         modules = {"features": self._features, "network": nn.ModuleDict({"torso": self._torso})}
         whole = nn.ModuleDict(modules).eval()
         # Arrays that share the weights' memory: torch would warn of tensors in read-only snapshots.

@@ -27,11 +27,11 @@ ROWS = 2  # size of the test batch: with 1, errors of BatchNorm and `squeeze` go
 class UserTorso(Torso):
     """A user's network, which maps whole observations to features."""
 
-    def __init__(self, architecture: Architecture, generator: torch.Generator) -> None:
+    def __init__(self, architecture: Architecture, rng: np.random.Generator) -> None:
         assert architecture.target is not None
         called = f"agent.network={architecture.kind}: {architecture.target}"
         kind = _import_class(architecture.target, called)
-        seed = int(torch.randint(2**63 - 1, (), generator=generator))
+        seed = int(rng.integers(2**63 - 1))
         with torch.random.fork_rng(devices=[]):  # modules use this generator
             torch.default_generator.manual_seed(seed)
             try:

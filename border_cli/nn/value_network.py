@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
+import numpy as np
 from torch import Tensor
 
 from border_cli.nn.architecture import Architecture
@@ -31,7 +31,7 @@ class ValueNetwork(LearnedNetwork):
         self,
         architecture: Architecture,
         num_actions: int,
-        generator: torch.Generator,
+        rng: np.random.Generator,
         *,
         atoms: int = 1,
         dueling: bool = False,
@@ -39,12 +39,12 @@ class ValueNetwork(LearnedNetwork):
     ) -> None:
         super().__init__()
         self._atoms = atoms
-        self.torso = torso_of(architecture, generator)
+        self.torso = torso_of(architecture, rng)
         sizes = [self.torso.size, *architecture.hidden]
         split = max(0, len(architecture.hidden) - 1) if dueling else 0  # shared layers
 
         def stream(sizes: Sequence[int], outputs: int | None) -> Mlp:
-            return Mlp(architecture, sizes, outputs, generator, noisy_std=noisy_std)
+            return Mlp(architecture, sizes, outputs, rng, noisy_std=noisy_std)
 
         self.shared = stream(sizes[: split + 1], None)
         self.value = stream(sizes[split:], atoms) if dueling else None

@@ -96,9 +96,9 @@ def chain() -> Batch:
 @pytest.mark.parametrize("expectile", sampled([0.7, 0.5, 0.95], every=3))
 def test_iql_finds_the_values_of_a_chain(expectile):
     """V(s) = tau max + (1 - tau) min of the two action values, which are equally frequent."""
-    agent = counted_iql(hidden=[32], learning_rate=5e-3, tau=0.3, expectile=expectile)
+    agent = counted_iql(hidden=[32], learning_rate=1e-3, tau=0.3, expectile=expectile)
     rows = chain()
-    for _ in range(1_000):
+    for _ in range(1_200):
         agent.update(rows)
     ends, v, next_value = [0.2, 0.5, 0.1], [0.0, 0.0, 0.0], 1.0
     for i in (2, 1, 0):

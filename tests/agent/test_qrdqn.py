@@ -81,10 +81,8 @@ QUICK: dict[str, Any] = {"hidden": [32], "num_quantiles": 8, **FOLLOWING}
 
 
 def network(seed: int) -> Network:
-    generator = torch.Generator().manual_seed(seed)
-    return Network(
-        Architecture(numbers(INPUTS), hidden=(3,)), ACTIONS * QUANTILES, generator
-    ).double()
+    architecture = Architecture(numbers(INPUTS), hidden=(3,))
+    return Network(architecture, ACTIONS * QUANTILES, np.random.default_rng(seed)).double()
 
 
 def qrdqn(spec: EnvSpec, seed: int = 0, **settings: Any) -> Qrdqn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
@@ -13,7 +14,7 @@ from tests.support.spaces import numbers
 
 def network(sizes: list[int]) -> Network:
     architecture = Architecture(numbers(sizes[0]), hidden=tuple(sizes[1:-1]))
-    return Network(architecture, sizes[-1], torch.Generator().manual_seed(0))
+    return Network(architecture, sizes[-1], np.random.default_rng(0))
 
 
 @pytest.mark.parametrize("sizes", [[3, 2], [3, 8, 2], [5, 16, 8, 8, 1]])

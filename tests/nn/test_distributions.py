@@ -93,7 +93,7 @@ def test_deviations_have_the_range_of_the_paper():
 
 
 def gaussian() -> GaussianNetwork:
-    return GaussianNetwork(SMALL, 3, torch.Generator().manual_seed(0))
+    return GaussianNetwork(SMALL, 3, np.random.default_rng(0))
 
 
 def test_the_density_is_that_of_a_normal_distribution():
@@ -135,7 +135,7 @@ def test_deviations_are_led_back_into_their_range():
 
 
 def test_the_density_of_a_choice_is_its_logit_over_all():
-    network = CategoricalNetwork(SMALL, 3, torch.Generator().manual_seed(0), choices=Choices([3]))
+    network = CategoricalNetwork(SMALL, 3, np.random.default_rng(0), choices=Choices([3]))
     logits = torch.log(torch.tensor([[1.0, 2.0, 5.0], [3.0, 1.0, 4.0]]))
     density = network.log_prob(logits, torch.tensor([[2], [0]]))
     torch.testing.assert_close(density.exp(), torch.tensor([[5 / 8], [3 / 8]]))

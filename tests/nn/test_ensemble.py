@@ -21,7 +21,8 @@ SIZES = (3, 7, 5, 2)
 def ensemble(members: int = 3, dropout: float = 0.0, seed: int = 0, **look: object) -> EnsembleMlp:
     architecture = Architecture(numbers(3), **look)  # type: ignore[arg-type]
     draw = torch.Generator().manual_seed(seed)
-    mlp = EnsembleMlp(members, SIZES, draw, architecture, dropout=dropout).double()
+    rng = np.random.default_rng(seed)
+    mlp = EnsembleMlp(members, SIZES, rng, architecture, dropout=dropout).double()
     for parameter in (*mlp.scales, *mlp.shifts):
         nn.init.normal_(parameter, generator=draw)
     return mlp
@@ -100,7 +101,7 @@ def test_dropout_comes_before_layer_norm_and_activation():
 
 def test_the_share_of_dropout_is_left_out_and_the_mean_stays():
     architecture = Architecture(numbers(3))
-    several = EnsembleMlp(2, (3, 64, 1), torch.Generator(), architecture, dropout=0.3)
+    several = EnsembleMlp(2, (3, 64, 1), np.random.default_rng(0), architecture, dropout=0.3)
     masks = several.dropout_masks(1_000, torch.Generator().manual_seed(0))
     (mask,) = masks
     assert mask.unique().tolist() == pytest.approx([0, 1 / 0.7])
@@ -118,7 +119,7 @@ def test_weights_begin_as_those_of_torchs_layers():
 def critics(seed: int = 0, **look: object) -> Critics:
     space = look.pop("space", numbers(3))
     architecture = Architecture(space, hidden=(6, 4), **look)  # type: ignore[arg-type]
-    return Critics(architecture, 2, 3, torch.Generator().manual_seed(seed))
+    return Critics(architecture, 2, 3, np.random.default_rng(seed))
 
 
 def test_critics_see_observation_and_action_side_by_side():

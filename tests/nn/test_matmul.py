@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -115,25 +116,25 @@ ROWS = 96
 
 
 def network(form: Architecture) -> tuple[nn.Module, tuple[Any, ...]]:
-    return Network(form, 3, generator()), (normal(ROWS, 17),)
+    return Network(form, 3, seeded()), (normal(ROWS, 17),)
 
 
 def ensemble(form: Architecture) -> tuple[nn.Module, tuple[Any, ...]]:
-    return Critics(form, 2, 3, generator()), (normal(ROWS, 17), normal(ROWS, 2))
+    return Critics(form, 2, 3, seeded()), (normal(ROWS, 17), normal(ROWS, 2))
 
 
 def quantiles(form: Architecture) -> tuple[nn.Module, tuple[Any, ...]]:
-    fractions = torch.rand(ROWS, 4, generator=generator())
-    return QuantileNetwork(form, 64, 3, generator()), (normal(ROWS, 17), fractions)
+    fractions = torch.rand(ROWS, 4, generator=torch.Generator().manual_seed(3))
+    return QuantileNetwork(form, 64, 3, seeded()), (normal(ROWS, 17), fractions)
 
 
 def noisy(form: Architecture) -> tuple[nn.Module, tuple[Any, ...]]:
-    built = ValueNetwork(form, 3, generator(), dueling=True, noisy_std=0.5, atoms=5)
+    built = ValueNetwork(form, 3, seeded(), dueling=True, noisy_std=0.5, atoms=5)
     return built, (normal(ROWS, 17), normal(built.draws))
 
 
-def generator() -> torch.Generator:
-    return torch.Generator().manual_seed(3)
+def seeded() -> np.random.Generator:
+    return np.random.default_rng(3)
 
 
 @pytest.mark.parametrize("make", [network, ensemble, quantiles, noisy])
@@ -178,7 +179,7 @@ def test_products_on_a_gpu_are_torchs(
     precision: MatmulPrecision, calls: list[tuple[int, ...]]
 ) -> None:
     form = replace(ARCHITECTURE, matmul=Matmul.onednn, matmul_precision=precision)
-    built = Network(form, 3, generator()).to("cuda")
+    built = Network(form, 3, seeded()).to("cuda")
     rows = normal(ROWS, 17).to("cuda")
     torch.autograd.grad(built(rows).sum(), list(built.parameters()))
     assert calls == []

@@ -34,7 +34,7 @@ def twin(
 
 def network(kind: str, shape: tuple[int, int, int], scaling: Scaling = BYTES) -> PlainCnn:
     generator = torch.Generator().manual_seed(0)
-    built = KINDS[kind](shape, generator, scaling)
+    built = KINDS[kind](shape, np.random.default_rng(0), scaling)
     with torch.no_grad():
         for name, parameter in built.named_parameters():
             if name.endswith("bias"):

@@ -21,7 +21,7 @@ FRACTIONS = [0.05, 0.3, 0.31, 0.9]
 
 
 def network(architecture: Architecture, seed: int = 0) -> QuantileNetwork:
-    return QuantileNetwork(architecture, 5, 2, torch.Generator().manual_seed(seed))
+    return QuantileNetwork(architecture, 5, 2, np.random.default_rng(seed))
 
 
 def test_the_quantiles_are_those_of_the_papers_formula():

@@ -64,25 +64,25 @@ def test_the_encoder_gives_what_the_learners_gives_to_the_bit(name: str, normali
     architecture = FORMS[name]
     assert architecture.acts_in_torch
     features = features_of(architecture, normalize=normalize)
-    network = Network(architecture, 3, torch.Generator().manual_seed(0)).eval()
+    network = Network(architecture, 3, np.random.default_rng(0)).eval()
     encoder = pickle.loads(pickle.dumps(partial(TorchEncoder, architecture, normalize=normalize)))()
     encoder.load(arrays_of(features, network))
     obs = drawn(architecture.observation, 5)
     expected = network.torso(features(tensor_obs(obs))).detach().numpy()
     encoded = encoder(obs)
     assert np.array_equal(encoded, expected)
-    encoder.load(arrays_of(features, Network(architecture, 3, torch.Generator().manual_seed(1))))
+    encoder.load(arrays_of(features, Network(architecture, 3, np.random.default_rng(1))))
     assert not np.array_equal(encoder(obs), expected)
     assert np.array_equal(encoded, expected)  # the next call does not overwrite it
 
 
 @pytest.mark.parametrize("name", FORMS)
 def test_every_form_of_dense_layers_stands_behind_it(name: str) -> None:
-    architecture, generator = FORMS[name], torch.Generator().manual_seed(0)
+    architecture, rng = FORMS[name], np.random.default_rng(0)
     encoder = partial(TorchEncoder, architecture, normalize=False)
     fractions = [0.2, 0.7]
-    value = ValueNetwork(architecture, 2, generator, dueling=True, noisy_std=0.5).eval()
-    quantile = QuantileNetwork(architecture, 4, 2, generator).eval()
+    value = ValueNetwork(architecture, 2, rng, dueling=True, noisy_std=0.5).eval()
+    quantile = QuantileNetwork(architecture, 4, 2, rng).eval()
     features = features_of(architecture, normalize=False)
     obs = drawn(architecture.observation, 5)
     tensors = features(tensor_obs(obs))
@@ -105,7 +105,7 @@ def test_observations_that_torch_does_not_take_are_copied() -> None:
     architecture = FORMS["a vector"]
     features = features_of(architecture, normalize=False)
     twin = NumpyNetwork(architecture, partial(TorchEncoder, architecture, normalize=False))
-    twin.load(arrays_of(features, Network(architecture, 3, torch.Generator().manual_seed(0))))
+    twin.load(arrays_of(features, Network(architecture, 3, np.random.default_rng(0))))
     obs = drawn(VECTOR, 5)
     frozen = obs.copy()
     frozen.setflags(write=False)

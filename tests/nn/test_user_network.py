@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import user_networks
@@ -30,8 +31,8 @@ def architecture(name: str, space: Space = VECTOR, **kwargs: Any) -> Architectur
     )
 
 
-def seeded(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
+def seeded(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
 
 
 def architecture_of(kind: type[nn.Module]) -> Architecture:

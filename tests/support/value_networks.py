@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
-import torch
+import numpy as np
 
 from border_cli.agent.dqn import ValueAgent
 from border_cli.core.spaces import Space
@@ -18,8 +18,8 @@ from border_cli.nn.tensor_batch import TDLoss, TDResult, TensorBatch
 
 def q_network(space: Space, hidden: Sequence[int], num_actions: int, seed: int) -> Network:
     """Returns a network for Q(s, ·) with weights drawn from this seed."""
-    generator = torch.Generator().manual_seed(seed)
-    return Network(Architecture(space, hidden=tuple(hidden)), num_actions, generator)
+    architecture = Architecture(space, hidden=tuple(hidden))
+    return Network(architecture, num_actions, np.random.default_rng(seed))
 
 
 def td_of(
