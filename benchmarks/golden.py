@@ -27,10 +27,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from benchmarks.table import say
+from border_cli.core.state import load_state
 
 COMMANDS = Path(sys.executable).parent
 UPDATES = 300
@@ -126,12 +126,11 @@ def record(run_dir: Path, dataset: str) -> None:
 
 def digests(run_dir: Path) -> dict[str, str]:
     """Returns the three digests of a finished run."""
-    newest = max(run_dir.glob("checkpoints/[0-9]*/agent.pt"))
-    agent = torch.load(newest, weights_only=True)
+    newest = max(run_dir.glob("checkpoints/[0-9]*/agent.npz"))
     chunks = run_dir.glob("checkpoints/replay/*.npy")
     tables = [array for chunk in chunks for array in _arrays(chunk)]
     return {
-        "weights": _digest(_floats(agent)),
+        "weights": _digest(_floats(load_state(newest))),
         "rows": _digest(column for table in tables for column in _columns(table)),
         "metrics": hashlib.sha256("\n".join(_metrics(run_dir)).encode()).hexdigest(),
     }
@@ -149,11 +148,11 @@ def _floats(state: Any) -> Iterator[NDArray[Any]]:
     if isinstance(state, dict):
         for value in state.values():
             yield from _floats(value)
-    elif isinstance(state, list | tuple):
+    elif isinstance(state, list):
         for value in state:
             yield from _floats(value)
-    elif isinstance(state, torch.Tensor) and state.is_floating_point() and state.ndim:
-        yield state.numpy()
+    elif isinstance(state, np.ndarray) and state.dtype.kind == "f" and state.ndim:
+        yield state
 
 
 def _columns(rows: NDArray[Any]) -> Iterator[NDArray[Any]]:

@@ -21,6 +21,7 @@ from border_cli.core.interfaces import Agent, Evaluator
 from border_cli.core.loaded_policy import LoadedPolicy
 from border_cli.core.output import Recorders
 from border_cli.core.spaces import EnvSpec
+from border_cli.core.state import load_state
 from border_cli.dataset.recorded_episodes import refuse_other_spaces
 from border_cli.env.python_env import MakeEnv, is_local, with_python_env
 from border_cli.errors import CheckpointError, ConfigError, os_errors_as
@@ -28,7 +29,6 @@ from border_cli.launch.build import build_agent, env_factory, evaluation_policy
 from border_cli.launch.effective import EffectiveSettings, effective_settings
 from border_cli.launch.run import RunOptions, run_job
 from border_cli.launch.summary import Result as Result
-from border_cli.nn.saving import load_state
 from border_cli.registry import register_builtin
 from border_cli.run.exported import open_export
 from border_cli.run.finding import find_checkpoint, find_run, read_model
@@ -196,7 +196,7 @@ def load_agent(
         return effective, agent, {"opt_steps": folder.content["opt_steps"]}
     _, (state, counters) = read_model(
         lambda: find_checkpoint(run_dir, checkpoint),
-        lambda folder: (load_state(folder / "agent.pt"), read_json(folder / "state.json")),
+        lambda folder: (load_state(folder / "agent.npz"), read_json(folder / "state.json")),
     )
     agent.load_state_dict(state)
     return effective, agent, counters

@@ -13,7 +13,6 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
-import torch
 import unruly
 import untried
 
@@ -207,7 +206,7 @@ def test_a_run_goes_on_from_python(folder: Path) -> None:
     result = resume("cut", "trainer.max_opt_steps=60")
     assert result.trainer_stats.opt_steps == 60
     weights = [run.agent.state_dict()["online"] for run in (whole, result)]
-    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+    np.testing.assert_equal(*weights)
     assert [entry["from_opt_steps"] for entry in facts_of(folder / "cut")["attempts"]] == [0, 35]
 
 

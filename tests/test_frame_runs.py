@@ -6,17 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from stacked import STACK
 
 from border_cli.api import resume, train
 from border_cli.checks.needs import row_nbytes
 from border_cli.config.compose import compose
+from border_cli.core.state import load_state
 from border_cli.env.config import GymConfig
 from border_cli.errors import ConfigError
 from border_cli.launch.build import build_replay_buffer, env_factory
 from border_cli.launch.effective import effective_settings
-from border_cli.nn.saving import load_state
 from border_cli.recorder.read import read_metrics
 from border_cli.replay_buffer.frames import FrameRing
 from border_cli.settings.run import RunConfig
@@ -51,16 +50,7 @@ def outcome(run_dir: Path) -> Any:
         {name: value for name, value in row.items() if name.startswith(("train/", "eval/"))}
         for row in read_metrics(run_dir / "metrics.jsonl")
     ]
-    return as_arrays(load_state(newest / "agent.pt")), rows
-
-
-def as_arrays(state: Any) -> Any:
-    """Converts all tensors in a state to arrays."""
-    if isinstance(state, dict):
-        return {name: as_arrays(value) for name, value in state.items()}
-    if isinstance(state, list | tuple):
-        return [as_arrays(value) for value in state]
-    return state.numpy() if isinstance(state, torch.Tensor) else state
+    return load_state(newest / "agent.npz"), rows
 
 
 def nbytes_in(folder: Path) -> int:

@@ -8,11 +8,11 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
-import torch
 from masked import PLACES, mask_at
+from numpy.typing import NDArray
 
 from border_cli import compose, load_policy, resume, train
-from border_cli.nn.saving import load_state
+from border_cli.core.state import load_state
 from tests.support.commands import eval_status, train_status
 
 pytestmark = pytest.mark.usefixtures("folder")
@@ -117,10 +117,9 @@ def test_rows_of_several_steps_have_the_masks_of_both_observations(replay: str) 
         np.testing.assert_array_equal(rows[f"{name}.action_mask"], expected)
 
 
-def online_of(run_dir: str) -> dict[str, torch.Tensor]:
-    weights: dict[str, torch.Tensor] = load_state(Path(run_dir, "checkpoints/latest/agent.pt"))[
-        "online"
-    ]
+def online_of(run_dir: str) -> dict[str, NDArray[np.float32]]:
+    saved = load_state(Path(run_dir, "checkpoints/latest/agent.npz"))
+    weights: dict[str, NDArray[np.float32]] = saved["online"]
     return weights
 
 
@@ -130,7 +129,7 @@ def test_a_resumed_run_ends_to_the_bit_as_one_that_never_stopped() -> None:
     trained("dqn", 40, *more)
     resume("run", "trainer.max_opt_steps=80")
     whole, resumed = (online_of(run_dir) for run_dir in ("whole", "run"))
-    assert all(torch.equal(value, resumed[name]) for name, value in whole.items())
+    np.testing.assert_equal(resumed, whole)
 
 
 def test_a_repeated_command_goes_on_with_the_masks_that_it_found() -> None:

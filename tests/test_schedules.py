@@ -7,18 +7,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-import torch
 
 from border_cli.actor_manager.config import SerialConfig
 from border_cli.agent.config import DqnConfig
+from border_cli.core.state import load_state
 from border_cli.core.stop import StopFlag
 from border_cli.env.config import GymConfig
 from border_cli.errors import Interrupted
 from border_cli.evaluator.config import EpisodesConfig
 from border_cli.launch.build import build_recorders
 from border_cli.launch.effective import effective_settings
-from border_cli.nn.saving import load_state
 from border_cli.recorder.config import JsonlConfig
 from border_cli.recorder.read import read_metrics
 from border_cli.registry import register_builtin
@@ -57,14 +57,14 @@ def rows_of(folder: Path) -> list[dict[str, Any]]:
 
 
 def agent_in(folder: Path) -> dict[str, Any]:
-    return load_state(folder / "checkpoints" / "latest" / "agent.pt")
+    return load_state(folder / "checkpoints" / "latest" / "agent.npz")
 
 
 def assert_same_weights(one: Path, other: Path) -> None:
     first, second = agent_in(one), agent_in(other)
     for part in ("online", "target"):
         for name, value in first[part].items():
-            assert torch.equal(value, second[part][name]), name
+            assert np.array_equal(value, second[part][name]), name
 
 
 class StopsAt:

@@ -15,11 +15,13 @@ the reward of a termination is added to the preceding return. Agents without
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from border_cli.agent.learner_config import LearnerConfig
 from border_cli.core.returns import Moments
@@ -34,44 +36,41 @@ EPSILON = 1e-8  # added to variances, so that a constant column is divided by 1e
 LEAST_SHARE = 0.1  # smallest reward divisor, as a fraction of the root mean square of returns
 
 
-class RunningStatistics(nn.Module):
-    """Running mean and standard deviation of the columns, in float64 on the CPU.
+class RunningStatistics:
+    """Running mean and standard deviation of the columns, in float64.
 
     Chan, Golub and LeVeque 1983, "Algorithms for computing the sample variance", formula 1.5.
     """
 
-    count: Tensor  # []  number of rows
-    mean: Tensor  # [columns]
-    squares: Tensor  # [columns]  sum of squared deviations from the mean
-
     def __init__(self, columns: int) -> None:
-        super().__init__()
-        self.register_buffer("count", torch.zeros((), dtype=torch.float64))
-        self.register_buffer("mean", torch.zeros(columns, dtype=torch.float64))
-        self.register_buffer("squares", torch.zeros(columns, dtype=torch.float64))
+        self.count = np.zeros(())  # []  number of rows
+        self.mean = np.zeros(columns)  # [columns]
+        self.squares = np.zeros(columns)  # [columns]  sum of squared deviations from the mean
 
-    def update(self, rows: Tensor) -> None:
+    def update(self, rows: NDArray[Any]) -> None:
         """Updates the statistics with rows. [M, columns]"""
         if not len(rows):
             return
-        rows = rows.double()
+        rows = rows.astype(np.float64)
         mean = rows.mean(0)
         self.merge(len(rows), mean, ((rows - mean) ** 2).sum(0))
 
-    def merge(self, count: int, mean: Tensor, squares: Tensor) -> None:
-        """Merges the statistics of at least one additional row. [columns] float64"""
+    def merge(
+        self, count: int, mean: NDArray[np.float64] | float, squares: NDArray[np.float64] | float
+    ) -> None:
+        """Merges the statistics of at least one additional row. [columns]"""
         total = self.count + count
         delta = mean - self.mean
         self.squares += squares + delta**2 * self.count * count / total
         self.mean += delta * count / total
-        self.count.copy_(total)
+        self.count += count
 
     @property
-    def std(self) -> Tensor:
+    def std(self) -> NDArray[np.float64]:
         """Population standard deviation; 1 if there are fewer than two rows. [columns]"""
         if self.count < 2:
-            return torch.ones_like(self.mean)
-        return (self.squares / self.count + EPSILON).sqrt()
+            return np.ones_like(self.mean)
+        return np.sqrt(self.squares / self.count + EPSILON)
 
 
 def reward_divisor(returns: RunningStatistics) -> float:
@@ -82,7 +81,7 @@ def reward_divisor(returns: RunningStatistics) -> float:
     endless episode. The bound is a tenth of the root mean square, so that constant returns become
     10 at most. The result is 1 if there are fewer than two returns or if all returns are 0.
     """
-    count, mean, squares = map(float, (returns.count, returns.mean, returns.squares))
+    count, mean, squares = (array.item() for array in vars(returns).values())
     if count < 2:
         return 1.0
     variance = squares / count
@@ -104,7 +103,7 @@ class Normalization:
         self, config: LearnerConfig, architecture: Architecture, device: torch.device, *, env: str
     ) -> None:
         """`env` is the id of the environment, for error messages."""
-        self.statistics: dict[str, RunningStatistics] = {}  # always on the CPU
+        self.statistics: dict[str, RunningStatistics] = {}
         self._architecture = architecture
         self._scales_rewards = config.normalize_reward
         self._divisor = 1.0
@@ -126,20 +125,34 @@ class Normalization:
         if "obs" in self.statistics:
             assert self._architecture.rows is not None
             rows = encode(self._architecture.rows, transitions.obs)  # [M, row_size]
-            self.statistics["obs"].update(torch.from_numpy(rows))
+            self.statistics["obs"].update(rows)
             self.refresh()
 
     def update_returns(self, returns: Moments) -> None:
         """Updates the statistics of the running discounted returns."""
         if "returns" in self.statistics:
-            mean, squares = torch.tensor([[returns.mean], [returns.squares]], dtype=torch.float64)
-            self.statistics["returns"].merge(returns.count, mean, squares)
+            self.statistics["returns"].merge(returns.count, returns.mean, returns.squares)
             self._divisor = reward_divisor(self.statistics["returns"])
+
+    def state_dict(self) -> dict[str, NDArray[np.float64]]:
+        """Returns the arrays of the statistics themselves, not copies."""
+        return {
+            f"{name}.{key}": array
+            for name, statistics in self.statistics.items()
+            for key, array in vars(statistics).items()
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores the statistics from `state_dict`. Raises ValueError if the sizes differ."""
+        for name, array in self.state_dict().items():
+            array[...] = np.reshape(state[name], array.shape)  # never broadcasts
+        self.refresh()
 
     def refresh(self) -> None:
         """Applies the current statistics to the features and the reward divisor."""
         if "obs" in self.statistics:
-            self.features.refresh(self.statistics["obs"].mean, self.statistics["obs"].std)
+            obs = self.statistics["obs"]
+            self.features.refresh(torch.from_numpy(obs.mean), torch.from_numpy(obs.std))
         if "returns" in self.statistics:
             self._divisor = reward_divisor(self.statistics["returns"])
 

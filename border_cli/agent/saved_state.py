@@ -11,12 +11,13 @@ from torch import nn
 
 from border_cli.agent.learner_config import LearnerConfig
 from border_cli.errors import CheckpointError
+from border_cli.nn.saving import to_tensors
 
 STATISTICS = {"obs": "normalize_obs", "returns": "normalize_reward"}  # setting of each name
 
 
 class Part(Protocol):
-    """A part of an agent that is saved in checkpoints: a module or an optimizer."""
+    """A part of an agent that is saved in checkpoints: a module, an optimizer or statistics."""
 
     def state_dict(self) -> Mapping[str, Any]:
         """Returns the state without copying it."""
@@ -72,9 +73,9 @@ class SavedState:
         """Loads the entry `name` into a part."""
         entry = self.entry(name)
         with self.fitting(part.setting if isinstance(part, OptionalPart) else name):
-            part.load_state_dict(entry)
+            part.load_state_dict(to_tensors(entry) if isinstance(part, nn.Module) else entry)
 
-    def load_weights(self, part: nn.Module, name: str) -> None:
+    def load_weights(self, part: Part, name: str) -> None:
         """Loads a part to start a new training. An optional part keeps its initial value unless
         both agents learn it."""
         if not isinstance(part, OptionalPart) or (part.learned and self.content.get(name)):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, ParamSpec, TypeVar
@@ -27,11 +28,12 @@ from border_cli.core.interfaces import Agent
 from border_cli.core.returns import Moments
 from border_cli.core.seeding import derived_seed
 from border_cli.core.spaces import EnvSpec, has_masks, split_mask
+from border_cli.core.state import first_not_finite
 from border_cli.core.types import Batch, Column, Snapshot, Transitions, Update
 from border_cli.nn.device import learner_thread, refuse_other_dtype, resolve_device
 from border_cli.nn.numpy_network import ActingNetwork, MakeActing, MakeEncoder, NumpyNetwork
 from border_cli.nn.optimizer import EPSILON, Optimizer, make_optimizer
-from border_cli.nn.saving import copy_arrays, copy_state, first_not_finite
+from border_cli.nn.saving import copy_arrays, to_arrays
 from border_cli.nn.tensor_batch import TensorBatch, TensorBatches, empty_batch
 from border_cli.settings.schedule import Schedule, schedule_of
 
@@ -92,7 +94,7 @@ class TorchAgent(Agent):
         statistics = self._normalization.statistics
         self._parts: dict[str, Part] = {}
         if statistics:
-            self._parts["statistics"] = nn.ModuleDict(statistics)
+            self._parts["statistics"] = self._normalization
         self.observes = "obs" in statistics
         self._needs_preparation = self._bounds is not None or self._normalization.changes_batches
         # Contents of snapshots; subclasses add the `network`.
@@ -109,12 +111,12 @@ class TorchAgent(Agent):
             if isinstance(part, Optimizer) and isinstance(part.learning_rate, Schedule):
                 self._scheduled.append((part, part.learning_rate))
 
-    def learned_modules(self) -> dict[str, nn.Module]:
-        """Returns the modules that `load_weights` restores, by their names in the saved state."""
+    def weights(self) -> dict[str, Any]:
+        """Returns the arrays that `load_weights` restores, without copying them on the CPU."""
         return {
-            name: part
+            name: to_arrays(part.state_dict())
             for name, part in self._parts.items()
-            if isinstance(part, nn.Module) and name not in self.targets
+            if not isinstance(part, Optimizer) and name not in self.targets
         }
 
     def make_optimizer(
@@ -242,33 +244,34 @@ class TorchAgent(Agent):
         )
 
     def _collect_state(self) -> dict[str, Any]:
-        """Returns the state that updates change, without copying it."""
-        return {name: part.state_dict() for name, part in self._parts.items()}
+        """Returns the state that updates change, without copying it on the CPU."""
+        return {name: to_arrays(part.state_dict()) for name, part in self._parts.items()}
 
     def first_not_finite(self) -> str | None:
         return first_not_finite(self._collect_state())
 
     def state_dict(self) -> dict[str, Any]:
-        state: dict[str, Any] = copy_state(self._collect_state())
-        state |= {"noise": self.noise_generator.get_state(), "opt_steps": self._opt_steps}
-        return {**state, **self.config.semantic_settings}
+        return {
+            **deepcopy(self._collect_state()),
+            "noise": self.noise_generator.get_state().numpy(),
+            "opt_steps": self._opt_steps,
+            **self.config.semantic_settings,
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         saved = self._wrap_state(state, "the saved state")
         for name, part in self._parts.items():
             saved.load(part, name)
-        self.noise_generator.set_state(state["noise"])
+        self.noise_generator.set_state(torch.tensor(state["noise"]))
         self._opt_steps = int(state["opt_steps"])
-        self._normalization.refresh()
 
     def load_weights(self, state: Mapping[str, Any]) -> None:
         saved = self._wrap_state(state, "the saved agent")
         for name, part in self._parts.items():
-            if isinstance(part, nn.Module):
+            if not isinstance(part, Optimizer):
                 # Targets start as copies, as in the constructor, because a saved target lags behind
                 # and the new run counts its target intervals from 0.
                 saved.load_weights(part, self.targets.get(name, name))
-        self._normalization.refresh()
 
     def _wrap_state(self, state: Mapping[str, Any], title: str) -> SavedState:
         saved = SavedState(state, title, self.name, self.config)

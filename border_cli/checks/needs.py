@@ -47,8 +47,8 @@ class Needs:
 
 def agent_part(effective: EffectiveSettings, agent: Agent) -> MemoryPart:
     """Estimates the memory of an agent and its copies from the number of its parameters."""
-    modules = agent.learned_modules().values() if isinstance(agent, TorchAgent) else ()
-    count = sum(weight.numel() for module in modules for weight in module.parameters())
+    weights = agent.weights().values() if isinstance(agent, TorchAgent) else ()
+    count = sum(array.size for arrays in weights for array in arrays.values())
     settings = {"parameters": f"{count:,}", **effective.config.agent.taking_memory()}
     because = ", ".join(f"{name}={value}" for name, value in settings.items())
     return MemoryPart("agent", PARAMETER_NBYTES * count, because)

@@ -120,7 +120,8 @@ class Agent(ABC):
 
     @abstractmethod
     def state_dict(self) -> dict[str, Any]:
-        """Returns tensors, numbers, strings, dicts and lists, loadable with `weights_only`."""
+        """Returns a copy of the state: numpy arrays, numbers, strings, booleans, None, lists, and
+        dicts whose keys are strings."""
 
     @abstractmethod
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

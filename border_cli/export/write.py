@@ -11,7 +11,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from border_cli import __version__
@@ -161,17 +160,17 @@ def write_formats(
     onnx: bool,
 ) -> None:
     """Writes the weights, the formats for acting, and the verification on `rows`. [N, …]"""
-    from safetensors.torch import save
+    from safetensors.numpy import save
 
     weights = {
-        f"{part}.{name}": tensor.cpu().clone(memory_format=torch.contiguous_format)
-        for part, module in agent.learned_modules().items()
-        for name, tensor in module.state_dict().items()
+        f"{part}.{name}": np.array(array, order="C")  # safetensors ignores strides
+        for part, arrays in agent.weights().items()
+        for name, array in arrays.items()
     }
     (folder / MODEL).write_bytes(save(weights))
     if not form.architecture.acts_in_torch:
-        arrays: Any = agent.snapshot().arrays
-        np.savez(folder / POLICY_NPZ, **arrays)
+        acting: Any = agent.snapshot().arrays
+        np.savez(folder / POLICY_NPZ, **acting)
     if onnx:
         from border_cli.export.onnx import write_onnx
 

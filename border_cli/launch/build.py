@@ -34,6 +34,7 @@ from border_cli.core.output import Recorder, Recorders, RunInfo
 from border_cli.core.returns import Moments
 from border_cli.core.seeding import Branch, derived_seed, generator
 from border_cli.core.spaces import EnvSpec
+from border_cli.core.state import load_state, save_state
 from border_cli.core.stop import Heartbeat, StopFlag
 from border_cli.core.timing import Clock
 from border_cli.env.config import GymConfig
@@ -52,7 +53,6 @@ from border_cli.launch.effective import EffectiveSettings
 from border_cli.launch.trial import try_environments
 from border_cli.nn.device import resolve_device
 from border_cli.nn.matmul import describe_matmul
-from border_cli.nn.saving import load_state, save_state
 from border_cli.registry import (
     ACTOR_MANAGERS,
     AGENTS,
@@ -154,7 +154,7 @@ def build_first_agent(effective: EffectiveSettings, spec: EnvSpec) -> Agent:
             state = open_export(folder).weights()
         else:
             folder, state = read_model(
-                partial(find_weights, folder), lambda path: load_state(path / "agent.pt")
+                partial(find_weights, folder), lambda path: load_state(path / "agent.npz")
             )
         agent = build_agent(effective, spec)
         agent.load_weights(state)

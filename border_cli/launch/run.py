@@ -23,6 +23,7 @@ from border_cli.core.interfaces import ActorStats, Agent, Evaluator
 from border_cli.core.output import FILE_ONLY, Recorders, RunEnd
 from border_cli.core.seeding import derived_seeds
 from border_cli.core.spaces import EnvSpec
+from border_cli.core.state import load_state
 from border_cli.core.stop import Heartbeat, SaveFlag, StopFlag
 from border_cli.core.timing import MonotonicClock
 from border_cli.errors import (
@@ -55,7 +56,6 @@ from border_cli.launch.build import (
 )
 from border_cli.launch.effective import EffectiveSettings, effective_settings
 from border_cli.launch.summary import Result, run_summary
-from border_cli.nn.saving import load_state
 from border_cli.process.signals import interrupt
 from border_cli.registry import flat_settings
 from border_cli.run.checkpoint import CheckpointStore

@@ -14,8 +14,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_map_
 
 from border_cli.errors import ConfigError
+from border_cli.nn.saving import to_tensors
 from border_cli.settings.schedule import Schedule, value_at
 from border_cli.words import unknown
 
@@ -73,7 +75,7 @@ class Optimizer(ABC):
 
     @abstractmethod
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores a state returned by `state_dict`, from any device."""
+        """Restores a state returned by `state_dict`, of tensors on any device or of arrays."""
 
 
 def make_optimizer(
@@ -166,14 +168,12 @@ class Adam(Optimizer):
     def set_learning_rate(self, value: float) -> None:
         self._settings["lr"] = value
 
-    def state_dict(self) -> dict[str, list[Tensor]]:
-        """Returns the averages and counters themselves, not copies."""
-        return {"means": self._means, "squares": self._squares, "steps": self._steps}
+    def state_dict(self) -> dict[str, Any]:
+        """Returns the averages and the counter themselves, not copies."""
+        return {"means": self._means, "squares": self._squares, "steps": self._count}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        for name, targets in self.state_dict().items():
-            for target, source in zip(targets, state[name], strict=True):
-                target.copy_(source)
+        tree_map_(Tensor.copy_, self.state_dict(), to_tensors(state))
 
 
 class TorchOptimizer(Optimizer):
@@ -206,13 +206,14 @@ class TorchOptimizer(Optimizer):
             group["lr"] = value
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns torch's state itself, not a copy."""
-        return self._optimizer.state_dict()
+        """Returns torch's state itself, not a copy, but with strings as keys."""
+        state = self._optimizer.state_dict()
+        return {**state, "state": {str(index): part for index, part in state["state"].items()}}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores a state from any device, but keeps the learning rate of the settings, which may
-        have changed."""
+        """Restores a state, but keeps the learning rate of the settings, which may have changed."""
         rates = [group["lr"] for group in self._optimizer.param_groups]
-        self._optimizer.load_state_dict(dict(state))
+        parts = {int(index): part for index, part in to_tensors(state["state"]).items()}
+        self._optimizer.load_state_dict({**state, "state": parts})
         for group, rate in zip(self._optimizer.param_groups, rates, strict=True):
             group["lr"] = rate

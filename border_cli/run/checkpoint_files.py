@@ -1,14 +1,13 @@
 """Writes, verifies and reads the files of a checkpoint. A resume loads the newest valid one.
 
-checkpoints/0000010000/        agent.pt  state.json  arrays.npz  manifest.json
-checkpoints/best-0000007000/   agent.pt  state.json  score.json  manifest.json
+checkpoints/0000010000/        agent.npz  state.json  arrays.npz  manifest.json
+checkpoints/best-0000007000/   agent.npz  state.json  score.json  manifest.json
 checkpoints/replay/            rows-<first>-<end>-<token>.npy, shared by the numbered checkpoints
                                so that each transition is written once
 checkpoints/latest, best       relative links to the newest and to the best checkpoint
 
-agent.pt        the state of the agent: tensors and numbers
-state.json      the counters, and under "run" the tree of all other state. In it,
-                `{"__array__": name}` stands for an array of arrays.npz, which cannot contain code
+agent.npz       the state of the agent (`core/state.py`)
+state.json      the counters, and under "run" the tree of all other state, without its arrays
 arrays.npz      the arrays of that tree
 manifest.json   written last, so a folder without it is incomplete: format, sequence, versions, a
                 SHA-256 of every file and chunk, and a checksum of its own entries
@@ -20,7 +19,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -34,6 +32,7 @@ from numpy.typing import NDArray
 
 from border_cli.core.interfaces import Evaluation, FrozenRows, ReplayBuffer
 from border_cli.core.output import Resumption, RunState
+from border_cli.core.state import dump_state, restore_array, write_arrays
 from border_cli.core.types import State
 from border_cli.errors import CheckpointError
 from border_cli.run.manifest import (
@@ -49,8 +48,6 @@ from border_cli.run.run_folder import RunFolder
 from border_cli.system.files import sync, write_bytes, write_json
 
 log = logging.getLogger(__name__)
-
-ARRAY = "__array__"
 
 MAX_HEADER = 2**20  # maximum size of an array header in bytes; a field takes about 20
 OVERWRITTEN = "the disk is too slow: transitions were overwritten before they were saved"
@@ -97,13 +94,11 @@ class VerifiedCheckpoint:
 
 def write_state(folder: Path, state: RunState, save_state: SaveState) -> None:
     """Writes all files of a checkpoint except the manifest and the transitions."""
-    save_state(state.agent, folder / "agent.pt")
-    arrays: dict[str, Any] = {}
+    save_state(state.agent, folder / "agent.npz")
+    arrays: dict[str, NDArray[Any]] = {}
     text = dump_state({**state.counters, "run": state.run}, arrays)
     (folder / "state.json").write_text(text, encoding="utf-8")
-    buffer = io.BytesIO()  # in memory, so that a full disk causes a single failed write
-    np.savez(buffer, **arrays)
-    (folder / "arrays.npz").write_bytes(buffer.getvalue())
+    write_arrays(folder / "arrays.npz", arrays)
 
 
 def write_best(
@@ -114,7 +109,7 @@ def write_best(
     save_state: SaveState,
 ) -> None:
     """Writes all files of a best model except the manifest."""
-    save_state(agent, folder / "agent.pt")
+    save_state(agent, folder / "agent.npz")
     write_json(folder / "state.json", counters)
     values = asdict(replace(evaluation, film=None))
     # Leaves out values that no environment reported, and the film, which has its own file.
@@ -129,7 +124,7 @@ def write_best(
 
 
 def read_checkpoint(folder: Path) -> VerifiedCheckpoint:
-    """Verifies a checkpoint and reads everything except its tensors and transitions.
+    """Verifies a checkpoint and reads everything except its agent and transitions.
 
     Raises `CheckpointError` naming the file and the problem.
     """
@@ -156,7 +151,7 @@ class ResumableCheckpoints:
     ) -> None:
         self.run_dir = folder.path
         self._rows = rows
-        self._load_state = load_state  # reads `agent.pt`
+        self._load_state = load_state  # reads `agent.npz`
         self._remaining = iter(folder.checkpoints)
         self._damaged: list[CheckpointError] = []
         self._read_next()
@@ -165,7 +160,7 @@ class ResumableCheckpoints:
         for folder in self._remaining:
             try:
                 self.newest = read_checkpoint(folder)
-                self.agent = self._load_state(folder / "agent.pt")
+                self.agent = self._load_state(folder / "agent.npz")
             except CheckpointError as error:
                 self._damaged.append(error)
             else:
@@ -204,30 +199,6 @@ def _no_checkpoint(run_dir: Path, damaged: list[CheckpointError]) -> CheckpointE
         "If only files in checkpoints/replay are damaged, checkpoint.replay_buffer=false resumes "
         "without them"
     )
-
-
-def dump_state(tree: State, arrays: dict[str, NDArray[Any]]) -> str:
-    """Returns the tree as JSON, and adds its arrays to `arrays` under unique names.
-
-    Raises `TypeError` for values that a checkpoint cannot store.
-    """
-
-    def encode(value: object) -> object:
-        """Encodes a value that JSON does not support."""
-        if isinstance(value, np.generic):
-            return value.item()
-        if isinstance(value, np.ndarray) and not value.dtype.hasobject:
-            name = f"array_{len(arrays)}"
-            arrays[name] = value
-            return {ARRAY: name}
-        raise TypeError(f"a checkpoint cannot store a {type(value).__name__}: {value!r:.80}")
-
-    return json.dumps(tree, default=encode)
-
-
-def restore_array(arrays: Mapping[str, NDArray[Any]], document: dict[str, Any]) -> Any:
-    """Returns the array that an object in the JSON of `dump_state` stands for, or the object."""
-    return arrays[document[ARRAY]] if ARRAY in document else document
 
 
 def write_chunks(folder: Path, rows: FrozenRows, written: Callable[[int], None]) -> list[Chunk]:

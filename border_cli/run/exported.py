@@ -53,13 +53,13 @@ class ExportedFolder:
     def weights(self) -> dict[str, Any]:
         """Returns the state that `Agent.load_weights` loads; requires safetensors."""
         try:
-            from safetensors.torch import load
+            from safetensors.numpy import load
         except ImportError as error:
             raise MissingPackage(str(self.place / MODEL), EXTRA) from error
         state = dict(self.content["semantics"])
-        for name, tensor in self._parse(MODEL, load).items():
+        for name, array in self._parse(MODEL, load).items():
             part, _, rest = name.partition(".")
-            state.setdefault(part, {})[rest] = tensor
+            state.setdefault(part, {})[rest] = array
         return state
 
     def _parse(self, name: str, load: Callable[[bytes], dict[str, Any]]) -> dict[str, Any]:

@@ -30,7 +30,7 @@ Layout: TypeAlias = "Mapping[str, Literal['file', 'link'] | Layout]"
 
 STEPS = r"(best-)?\d{10,}"  # names of checkpoint folders
 
-CHECKPOINT: Layout = {r"agent\.pt|(state|score|manifest)\.json|arrays\.npz": "file"}
+CHECKPOINT: Layout = {r"(agent|arrays)\.npz|(state|score|manifest)\.json": "file"}
 REPLAY: Layout = {r"rows-\d{10,}-\d{10,}-[0-9a-f]{8}\.npy": "file"}
 CHECKPOINTS: Layout = {
     "latest": "link",

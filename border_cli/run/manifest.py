@@ -14,7 +14,7 @@ from border_cli.errors import CheckpointError
 from border_cli.system.files import checksum, read_bytes, sync, write_text
 
 MANIFEST = "manifest.json"
-FORMAT = 4
+FORMAT = 5
 FOLDER = "replay"  # directory of the transitions, next to the checkpoints
 
 

@@ -196,8 +196,7 @@ def merged_divisor(values: Any) -> float:
     for part in np.array_split(np.asarray(values, np.float64), 3):
         if len(part):
             moments = Moments.of(part)
-            numbers = torch.tensor([[moments.mean], [moments.squares]], dtype=torch.float64)
-            statistics.merge(moments.count, *numbers)
+            statistics.merge(moments.count, moments.mean, moments.squares)
     return reward_divisor(statistics)
 
 
@@ -237,9 +236,19 @@ def test_rewards_are_not_blown_up_by_returns_that_hardly_vary(values: list[float
     assert merged_divisor(values) == pytest.approx(divisor, rel=1e-4)
 
 
+@pytest.mark.parametrize("columns", [1, 7])
+def test_statistics_of_another_size_are_refused(spec, columns: int):
+    agent = dqn(spec, normalize_obs=True)
+    state = agent.state_dict()
+    state["statistics"]["obs.mean"] = np.zeros(columns)
+    match = rf"does not fit agent=dqn: statistics: .* size {columns} into shape \(3,\)"
+    with pytest.raises(CheckpointError, match=match):
+        agent.load_state_dict(state)
+
+
 def test_statistics_of_unknown_kind_are_refused(spec):
     agent = dqn(spec, normalize_reward=True)
     state = agent.state_dict()
-    state["statistics"]["action.count"] = torch.zeros(())
+    state["statistics"]["action.count"] = np.zeros(())
     with pytest.raises(CheckpointError, match="does not fit agent=dqn: statistics: 'action'"):
         agent.load_state_dict(state)

@@ -26,7 +26,7 @@ CONF = Path(__file__).parents[2] / "conf" / "agent"
 
 def weights(agent: Any, *parts: str) -> list[Any]:
     state = agent.state_dict()
-    return [{name: tensor.numpy() for name, tensor in state[part].items()} for part in parts]
+    return [state[part] for part in parts]
 
 
 def tensors(seed: int) -> Any:

@@ -18,11 +18,11 @@ from border_cli.agent.random import RandomAgent
 from border_cli.agent.torch_agent import TorchAgent
 from border_cli.core.returns import Moments
 from border_cli.core.spaces import DictSpace, EnvSpec
+from border_cli.core.state import load_state, save_state
 from border_cli.core.types import Batch
 from border_cli.errors import CheckpointError
 from border_cli.nn import matmul
 from border_cli.nn.architecture import Activation
-from border_cli.nn.saving import load_state, save_state
 from border_cli.registry import AGENTS, register_builtin
 from border_cli.settings.networks import Matmul
 from tests.support.case_sampling import sampled, thinned
@@ -40,8 +40,9 @@ def dqn(spec: EnvSpec, seed: int, **settings: Any) -> Dqn:
 
 def bits(state: Any, name: str = "") -> dict[str, Any]:
     """Returns the leaves of a state by path: type, shape and bytes."""
-    if isinstance(state, torch.Tensor):
-        return {name: (state.dtype, tuple(state.shape), state.numpy().tobytes())}
+    if isinstance(state, np.ndarray | torch.Tensor):
+        array = np.asarray(state)
+        return {name: (array.dtype, array.shape, array.tobytes())}
     if isinstance(state, dict | list):
         pairs = state.items() if isinstance(state, dict) else enumerate(state)
         return {
@@ -62,7 +63,7 @@ def bits(state: Any, name: str = "") -> dict[str, Any]:
             r'online: .*Missing key\(s\).*"mlp\.layers\.0\.bias"',
         ),
         (
-            lambda state: state["online"].update(x=torch.ones(1)),
+            lambda state: state["online"].update(x=np.ones(1)),
             r'online: .*Unexpected key\(s\).*"x"',
         ),
         (lambda state: state.update(statistics=3), "statistics: 'int' object"),
@@ -99,8 +100,8 @@ def test_weights_of_another_environment_are_refused_with_both_sizes(spec):
 
 def test_weights_learned_with_another_activation_are_refused(spec, tmp_path: Path):
     """The weights have the right shapes but would compute something else."""
-    save_state(dqn(spec, 1, activation=Activation.tanh).state_dict(), tmp_path / "agent.pt")
-    saved = load_state(tmp_path / "agent.pt")
+    save_state(dqn(spec, 1, activation=Activation.tanh).state_dict(), tmp_path / "agent.npz")
+    saved = load_state(tmp_path / "agent.npz")
     match = r"the saved agent does not fit agent\.activation=relu: it has tanh"
     with pytest.raises(CheckpointError, match=match):
         dqn(spec, 2).load_weights(saved)
@@ -128,9 +129,9 @@ def test_an_agent_that_learns_nothing_has_no_weights_to_begin_with(spec):
 @pytest.mark.parametrize(
     ("which", "index", "name"),
     [
-        ("online", "mlp.layers.0.weight", "online.mlp.layers.0.weight"),
-        ("target", "mlp.layers.2.bias", "target.mlp.layers.2.bias"),
-        ("optimizer", "squares", "optimizer.squares.1"),
+        ("online", "mlp.layers.0.weight", "online/mlp.layers.0.weight"),
+        ("target", "mlp.layers.2.bias", "target/mlp.layers.2.bias"),
+        ("optimizer", "squares", "optimizer/squares/1"),
     ],
 )
 def test_a_weight_that_is_not_finite_is_named(spec, make_batch, which, index, name):
@@ -139,7 +140,7 @@ def test_a_weight_that_is_not_finite_is_named(spec, make_batch, which, index, na
     assert agent.first_not_finite() is None
     state = agent.state_dict()
     part = state[which][index]
-    (part[1] if isinstance(part, list) else part).view(-1)[-1] = float("-inf")
+    (part[1] if isinstance(part, list) else part).flat[-1] = float("-inf")
     agent.load_state_dict(state)
     assert agent.first_not_finite() == name
 
@@ -148,7 +149,7 @@ def test_an_update_that_breaks_the_weights_is_found(spec, make_batch):
     agent, batch = dqn(spec, 1), make_batch(0)
     batch.reward[3] = np.nan
     agent.update(batch)
-    assert agent.first_not_finite() == "online.mlp.layers.0.weight"
+    assert agent.first_not_finite() == "online/mlp.layers.0.weight"
 
 
 SMALL: dict[str, Any] = {"hidden": [9, 4], "learning_rate": 0.01, "batch_size": 8}
@@ -260,8 +261,8 @@ def test_nothing_is_learned_once_the_learning_rate_has_come_to_zero(kind: str):
 def test_twenty_updates_saved_and_twenty_more_are_forty(kind: str, tmp_path: Path):
     agent, restored = agent_of(kind, 1), agent_of(kind, 2)
     learn(agent, kind, range(20))
-    save_state(agent.state_dict(), tmp_path / "agent.pt")
-    restored.load_state_dict(load_state(tmp_path / "agent.pt"))
+    save_state(agent.state_dict(), tmp_path / "agent.npz")
+    restored.load_state_dict(load_state(tmp_path / "agent.npz"))
     assert bits(restored.state_dict()) == bits(agent.state_dict())
     later_seeds = range(20, 40)
     assert learn(restored, kind, later_seeds) == learn(agent, kind, later_seeds)
@@ -465,4 +466,4 @@ def test_a_weight_of_entropy_that_is_not_finite_is_named():
     agent.update(batch(0))
     assert agent.first_not_finite() is None
     agent.ent_coef.log.fill_(float("nan"))
-    assert agent.first_not_finite() == "ent_coef.log"
+    assert agent.first_not_finite() == "ent_coef/log"

@@ -32,7 +32,7 @@ def test_actor_and_targets_wait_for_their_turn():
     def bits() -> list[bytes]:
         state = agent.state_dict()
         parts = ("actor", "actor_target", "critic_target", "critic")
-        return [b"".join(x.numpy().tobytes() for x in state[part].values()) for part in parts]
+        return [b"".join(x.tobytes() for x in state[part].values()) for part in parts]
 
     for seed in range(6):
         before = bits()

@@ -200,7 +200,7 @@ def test_a_run_can_be_judged_while_it_goes_on(copied: Path, judged: Any) -> None
 
 
 def test_a_damaged_model_is_refused_by_name(copied: Path, capsys: Capture) -> None:
-    model = (copied / "best").resolve() / "agent.pt"
+    model = (copied / "best").resolve() / "agent.npz"
     content = bytearray(model.read_bytes())
     content[len(content) // 2] ^= 1
     model.write_bytes(content)

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-import torch
 
 from border_cli import __version__
+from border_cli.core.state import load_state
 from tests.support import commands
 from tests.support.commands import QUICK, facts_of, repeatable_rows, rows_of, train_status
 
@@ -78,9 +79,14 @@ def test_the_saved_settings_repeat_the_run(ran: FinishedRun, folder: Path) -> No
     assert repeatable_rows(again) == repeatable_rows(ran.run_dir)
     assert facts_of(again)["best_score"] == facts_of(ran.run_dir)["best_score"]
     for name in ("checkpoints/latest", "best"):
-        files = (run / name / "agent.pt" for run in (again, ran.run_dir))
-        one, other = (torch.load(path, weights_only=True)["online"] for path in files)
-        torch.testing.assert_close(one, other, rtol=0, atol=0)
+        files = (run / name / "agent.npz" for run in (again, ran.run_dir))
+        np.testing.assert_equal(*(load_state(path)["online"] for path in files))
+
+
+def test_the_weights_of_a_run_are_read_with_numpy_alone(ran: FinishedRun) -> None:
+    with np.load(ran.run_dir / "best" / "agent.npz") as arrays:
+        weights = arrays["online/mlp.layers.0.weight"]
+        assert arrays["optimizer/means/0"].shape == weights.shape == (8, 4)
 
 
 def test_every_evaluation_is_recorded_and_the_last_one_is_final(ran: FinishedRun) -> None:

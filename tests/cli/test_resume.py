@@ -319,7 +319,7 @@ def test_damaged_checkpoints_are_named_and_never_a_silent_start(
     done: Path, folder: Path, capsys: Capture
 ) -> None:
     shutil.copytree(done, folder / "a", symlinks=True)
-    agents = sorted((folder / "a" / "checkpoints").glob("[0-9]*/agent.pt"))
+    agents = sorted((folder / "a" / "checkpoints").glob("[0-9]*/agent.npz"))
     for path in agents:
         path.write_bytes(b"")
     saved = everything(folder / "a" / "checkpoints") | everything(folder / "a" / ".hydra")

@@ -106,7 +106,8 @@ def agent_of(variant: str, spec: EnvSpec, *, seed: int = 0, **more: Any) -> Torc
             scale = 0.4 / parameter[0].numel() ** 0.5 if parameter.ndim else 0.2
             parameter += scale * torch.randn(parameter.shape, generator=generator)
         for statistics in agent._normalization.statistics.values():
-            statistics.update(2 * torch.randn(50, len(statistics.mean), generator=generator) + 0.7)
+            rows = torch.randn(50, len(statistics.mean), generator=generator)
+            statistics.update(2 * rows.numpy() + 0.7)
         agent._normalization.refresh()
     return agent
 

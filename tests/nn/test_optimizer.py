@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import io
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from border_cli.core.state import load_state, save_state
 from border_cli.errors import ConfigError
 from border_cli.nn.optimizer import Adam, Optimizer, make_optimizer
+from border_cli.nn.saving import to_arrays
 
 
 def test_a_long_gradient_is_cut_to_the_norm_and_its_own_norm_returned():
@@ -105,15 +107,17 @@ def test_a_gradient_that_comes_ready_is_not_changed():
     assert build("SGD", parameters, clip=None).step(gradient) is None
 
 
-def test_a_saved_optimizer_of_torch_goes_on_to_the_bit():
+@pytest.mark.parametrize(
+    ("name", "kwargs"), [("adam", {}), ("AdamW", {"weight_decay": 0.1}), ("Rprop", {})]
+)
+def test_a_saved_optimizer_goes_on_to_the_bit(name: str, kwargs: dict[str, Any], tmp_path: Path):
     first = weights()
-    optimizer = build("AdamW", first, weight_decay=0.1)
+    optimizer = build(name, first, **kwargs)
     optimizer.minimize(loss_of(first))
     second = [torch.nn.Parameter(parameter.detach().clone()) for parameter in first]
-    restored, file = build("AdamW", second, weight_decay=0.1), io.BytesIO()
-    torch.save(optimizer.state_dict(), file)
-    file.seek(0)
-    restored.load_state_dict(torch.load(file, weights_only=True))
+    restored = build(name, second, **kwargs)
+    save_state(to_arrays(optimizer.state_dict()), tmp_path / "agent.npz")
+    restored.load_state_dict(load_state(tmp_path / "agent.npz"))
     optimizer.minimize(loss_of(first))
     restored.minimize(loss_of(second))
     for original, resumed in zip(first, second, strict=True):

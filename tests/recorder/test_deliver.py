@@ -56,12 +56,12 @@ def run(tmp_path: Path) -> Path:
     """A run directory with a video and a best model, next to a folder of secrets."""
     run = tmp_path / "sweep" / "run"
     best = "checkpoints/best-0000000010"
-    for name in (str(SETTINGS), "videos/0000000010.gif", f"{best}/agent.pt", f"{best}/notes.txt"):
+    for name in (str(SETTINGS), "videos/0000000010.gif", f"{best}/agent.npz", f"{best}/notes.txt"):
         (run / name).parent.mkdir(parents=True, exist_ok=True)
         (run / name).touch()
     (run / "best").symlink_to(best)
     (tmp_path / "secrets").mkdir()
-    for name in ("id_rsa", "agent.pt"):
+    for name in ("id_rsa", "agent.npz"):
         (tmp_path / "secrets" / name).touch()
     return run
 
@@ -92,10 +92,10 @@ def deliver(run: Path, *events: dict[str, Any], **state: Any) -> None:
 def test_files_of_the_run_are_sent_and_no_others(run: Path, package: Package) -> None:
     names = (
         *("videos/0000000010.gif", str(run.parents[1] / "secrets/id_rsa"), "../../secrets/id_rsa"),
-        *("best/agent.pt", "run.lock", "checkpoints", str(run / "videos/0000000010.gif")),
+        *("best/agent.npz", "run.lock", "checkpoints", str(run / "videos/0000000010.gif")),
     )
     deliver(run, BEGIN, *({"kind": "film", "path": name} for name in names), END)
-    best = "checkpoints/best-0000000010/agent.pt"
+    best = "checkpoints/best-0000000010/agent.npz"
     expected = [str(SETTINGS), "videos/0000000010.gif", "trackers/summary.json", best]
     assert package.files == [str(run / name) for name in expected]
 
@@ -112,7 +112,7 @@ def test_best_leads_to_a_best_model_of_the_same_run_or_nowhere(
     assert package.files == [str(run / name) for name in (str(SETTINGS), "trackers/summary.json")]
 
 
-@pytest.mark.parametrize("name", [str(SETTINGS), "checkpoints/best-0000000010/agent.pt"])
+@pytest.mark.parametrize("name", [str(SETTINGS), "checkpoints/best-0000000010/agent.npz"])
 def test_no_link_in_the_place_of_a_file_is_followed(run: Path, package: Package, name: str) -> None:
     (run / name).unlink()
     (run / name).symlink_to(run.parents[1] / "secrets/id_rsa")

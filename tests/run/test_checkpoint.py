@@ -72,7 +72,7 @@ def test_a_step_that_was_being_replaced_when_the_process_was_killed_is_found(
     checkpoint = case.folder / "0000000010"
     checkpoint.rename(partial_of(checkpoint))  # the new one is complete, the old one partly removed
     checkpoint.mkdir()
-    (checkpoint / "agent.pt").write_text("weights 0")
+    (checkpoint / "agent.npz").write_text("weights 0")
     assert case.weights("10") == "weights 1"
     assert case.weights("latest") == "weights 1"
     assert find_resumable(case.run_dir) == [partial_of(checkpoint)]
@@ -90,7 +90,7 @@ def test_the_first_save_puts_in_order_what_a_killed_process_left(
     case.save(10, n=1, push=5)
     partial = partial_of(case.folder / "0000000020")
     partial.mkdir()
-    (partial / "agent.pt").write_text("half")
+    (partial / "agent.npz").write_text("half")
     chunk = "rows-0000000005-0000000009-aaaaaaaa.npy"
     for name in (f".{chunk}.12345678.tmp", chunk):
         (case.folder / "replay" / name).write_text("half")

@@ -12,17 +12,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
+from border_cli.core.state import TREE, dump_state, load_state, restore_array
 from border_cli.errors import CheckpointError
-from border_cli.nn.saving import load_state
-from border_cli.run.checkpoint_files import dump_state, read_checkpoint, restore_array
+from border_cli.run.checkpoint_files import read_checkpoint
 from border_cli.run.finding import find_resumable
 from border_cli.run.manifest import verify
 from tests.support.malicious_files import Malicious
 from tests.support.small_run import SmallRun
 
-FILES = ["agent.pt", "state.json", "arrays.npz", "manifest.json"]
+FILES = ["agent.npz", "state.json", "arrays.npz", "manifest.json"]
 NAME = "0000000020"
 
 
@@ -35,7 +34,7 @@ def test_a_whole_one_is_read(run_dir: Path) -> None:
     assert (newest.opt_steps, oldest.opt_steps) == (20, 10)
     assert newest.counters["env_steps"] == 7
     assert newest.run["opt_steps"] == 20
-    assert (newest.folder / "agent.pt").read_text() == "weights 20"
+    assert (newest.folder / "agent.npz").read_text() == "weights 20"
     assert newest.has_rows
     case = SmallRun(run_dir, prioritized=True)
     case.resume()
@@ -98,30 +97,31 @@ def sign(folder: Path, **changes: Any) -> None:
 
 def test_a_pickle_in_a_signed_agent_is_refused_and_does_not_run(run_dir: Path) -> None:
     mark = run_dir / "ran"
-    path = path_of(run_dir, "agent.pt")
-    torch.save({"online": Malicious(mark)}, path)
+    path = path_of(run_dir, "agent.npz")
+    np.savez(path, **{TREE: np.array([Malicious(mark)], object)})
     sign(path.parent)
     saved = read_checkpoint(path.parent)
-    with pytest.raises(CheckpointError, match=r"agent\.pt cannot be read as the state of an agent"):
-        load_state(saved.folder / "agent.pt")
+    with pytest.raises(CheckpointError, match=r"agent\.npz cannot be read as the state of"):
+        load_state(saved.folder / "agent.npz")
     assert not mark.exists()
 
 
 def test_a_pickle_in_signed_arrays_is_refused_and_does_not_run(run_dir: Path) -> None:
     mark = run_dir / "ran"
     path = path_of(run_dir, "arrays.npz")
-    np.savez(path, array_0=np.array([Malicious(mark)], object))
+    with np.load(path) as arrays:
+        np.savez(path, **dict.fromkeys(arrays, np.array([Malicious(mark)], object)))
     sign(path.parent)
     with pytest.raises(CheckpointError, match="allow_pickle"):
         read_checkpoint(path.parent)
     assert not mark.exists()
 
 
-@pytest.mark.parametrize("found", ["3", "null", '"4"', "[]"])
+@pytest.mark.parametrize("found", ["4", "null", '"4"', "[]"])
 def test_a_foreign_format_is_refused(run_dir: Path, found: str) -> None:
     path = path_of(run_dir, "manifest.json")
     path.write_text(f'{{"format": {found}, "sha256": {{}}}}')
-    match = "has checkpoint format .*, written by another version of border_cli; this one reads 4"
+    match = "has checkpoint format .*, written by another version of border_cli; this one reads 5"
     with pytest.raises(CheckpointError, match=match):
         verify(path.parent)
 

@@ -112,13 +112,13 @@ class Training:
             folder.rename(folder.with_name("0000000030"))
             point_link(self.run_dir / "checkpoints" / "latest", "0000000030")
         try:
-            return (folder / "agent.pt").read_bytes()
+            return (folder / "agent.npz").read_bytes()
         except OSError as error:
             raise CheckpointError("cannot be read") from error
 
 
 def test_a_model_that_is_rotated_away_is_looked_up_again(run_dir: Path) -> None:
-    saved = (run_dir / "checkpoints" / NAME / "agent.pt").read_bytes()
+    saved = (run_dir / "checkpoints" / NAME / "agent.npz").read_bytes()
     training = Training(run_dir)
     folder, content = read_model(lambda: find_checkpoint(run_dir, "latest"), training)
     assert training.read == [NAME, "0000000030"]
@@ -134,5 +134,5 @@ def test_a_number_that_is_rotated_away_is_refused_with_what_there_is(run_dir: Pa
 
 def test_the_best_score_is_that_of_the_saved_model(run_dir: Path) -> None:
     assert best_score(run_dir) == (1.5, 10)
-    (run_dir / "best" / "agent.pt").write_text("torn")
+    (run_dir / "best" / "agent.npz").write_text("torn")
     assert best_score(run_dir) is None

@@ -68,7 +68,7 @@ def check():
         assert run.weights(which) in ("weights 1", "weights 2"), which
     saved = run.resume()
     assert run.numbers == ([0, 1, 2, 3] if run.buffer.ring.pushed == 4 else [2, 3, 4, 5, 6, 7])
-    marks.joinpath((saved.folder / "agent.pt").read_text()).touch()
+    marks.joinpath((saved.folder / "agent.npz").read_text()).touch()
     save(run, 3)  # the next process resumes in the same folder
     for which in ("latest", "best"):
         assert run.weights(which) == "weights 3", which
@@ -130,7 +130,7 @@ def check():
     assert sorted(numbers) == expected, (saved.opt_steps, end)
     if not IMAGES:
         assert run.numbers == expected
-    assert (saved.folder / "agent.pt").read_text() == f"weights {saved.opt_steps}"
+    assert (saved.folder / "agent.npz").read_text() == f"weights {saved.opt_steps}"
     return saved.opt_steps
 
 newest, lost, inside = 0, [], 0

@@ -27,7 +27,7 @@ def move_and_link(path: Path, elsewhere: Path) -> None:
 
 OURS = (
     *("run.lock", "metrics.jsonl", "sweep.csv", ".hydra/resolved.yaml", ".run.json.0123abcd.tmp"),
-    *("events.out.tfevents.1.host.1.0.border", "checkpoints/0000000010/agent.pt", "videos"),
+    *("events.out.tfevents.1.host.1.0.border", "checkpoints/0000000010/agent.npz", "videos"),
     *("events.out.tfevents.9999999999.border", "study.db-journal", ".submitit"),
     *("checkpoints/replay/rows-0000000000-0000000009-aaaaaaaa.npy", "checkpoints", ".hydra"),
 )
@@ -48,7 +48,7 @@ def test_a_folder_that_a_run_renames_while_its_directory_is_listed_is_no_error(
     names = [".0000000010.partial", "0000000020"]
     for name in names:
         (tmp_path / "checkpoints" / name).mkdir(parents=True)
-        (tmp_path / "checkpoints" / name / "agent.pt").touch()
+        (tmp_path / "checkpoints" / name / "agent.npz").touch()
     listed = []
     for entry, _ in layout_entries(tmp_path):
         listed.append(entry.name)
@@ -93,8 +93,8 @@ def test_files_of_others_stay_where_checkpoints_and_rows_go(make_run: MakeRun) -
     (case.folder / "best-of-all").mkdir()
     (case.folder / ".mine.partial").mkdir()
     mine = (
-        *("0000000010/notes.md", "0000000010/agent.pt.bak", "best-0000000010/video.mp4"),
-        *("best-of-all/agent.pt", "replay/rows-5-9.npy", ".mine.partial/agent.pt"),
+        *("0000000010/notes.md", "0000000010/agent.npz.bak", "best-0000000010/video.mp4"),
+        *("best-of-all/agent.npz", "replay/rows-5-9.npy", ".mine.partial/agent.npz"),
     )
     for name in mine:
         (case.folder / name).write_text("mine")
@@ -103,7 +103,7 @@ def test_files_of_others_stay_where_checkpoints_and_rows_go(make_run: MakeRun) -
         case.save(opt_steps, push=5)
     make_run(keep=1, capacity=5).save(40, push=5)
     assert {(case.folder / name).read_text() for name in mine} == {"mine"}
-    assert not (case.folder / "0000000010" / "agent.pt").exists()
+    assert not (case.folder / "0000000010" / "agent.npz").exists()
 
 
 @pytest.mark.parametrize("name", ["metrics.jsonl", "run.lock", "trackers/mlflow.jsonl"])
@@ -135,12 +135,12 @@ def test_nothing_below_a_study_may_be_a_link(tmp_path: Path, name: str) -> None:
 def test_the_files_that_a_run_has_written_are_known_by_their_paths(tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
     written = {"videos/0000000010.gif", ".hydra/resolved.yaml", "metrics.jsonl"}
-    for name in (*written, "mine.gif", "videos/mine.gif", "best-0000000010/agent.pt"):
+    for name in (*written, "mine.gif", "videos/mine.gif", "best-0000000010/agent.npz"):
         (run_dir / name).parent.mkdir(parents=True, exist_ok=True)
         (run_dir / name).touch()
     (run_dir / "env.json").symlink_to("metrics.jsonl")
     (run_dir / "best").symlink_to("best-0000000010")
     (run_dir / "checkpoints").symlink_to(tmp_path)
     (tmp_path / "0000000010").mkdir()
-    (tmp_path / "0000000010" / "agent.pt").touch()
+    (tmp_path / "0000000010" / "agent.npz").touch()
     assert written_files(run_dir) == written

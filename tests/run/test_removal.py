@@ -191,7 +191,7 @@ def test_without_a_best_model_a_last_checkpoint_stays(tmp_path: Path, make_run: 
 
 def test_nothing_is_pruned_where_what_would_stay_is_damaged(run: SmallRun) -> None:
     before = everything(run.run_dir)
-    (run.folder / "0000000030" / "agent.pt").write_text("torn", encoding="utf-8")
-    with pytest.raises(CheckpointError, match=r"agent\.pt is damaged"):
+    (run.folder / "0000000030" / "agent.npz").write_text("torn", encoding="utf-8")
+    with pytest.raises(CheckpointError, match=r"agent\.npz is damaged"):
         prune(run.run_dir, keep=1, milestone_interval=0)
     assert everything(run.run_dir) == sorted([*before, "run.lock"])

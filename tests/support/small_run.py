@@ -128,7 +128,7 @@ class SmallRun:
     def weights(self, which: str) -> str:
         folder = find_checkpoint(self.run_dir, which)
         verify(folder)
-        return (folder / "agent.pt").read_text()
+        return (folder / "agent.npz").read_text()
 
     @property
     def numbers(self) -> list[int]:
