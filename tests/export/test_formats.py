@@ -162,6 +162,14 @@ EVERY = [
 ]
 
 
+def test_weights_in_another_memory_order_are_exported_exactly(tmp_path: Path) -> None:
+    spec = spec_of(OBSERVATIONS["reals"], ACTIONS["discrete"])
+    agent = agent_of("dqn", spec)
+    for weight in agent.acting_modules.parameters():
+        weight.data = weight.data.T.contiguous().T if weight.ndim == 2 else weight.data
+    exported(tmp_path / "to", agent, sampled(spec, OBSERVATIONS["reals"]), onnx=False)
+
+
 def formats_of(lines: list[str]) -> list[str]:
     return [line.partition(":")[0] for line in lines]
 
