@@ -34,12 +34,12 @@ def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "env=cartpole",
             "env.max_episode_steps=60",
             "actor_manager=serial",
-            "trainer.max_opt_steps=480",
+            "trainer.max_opt_steps=800",
             "trainer.stop_at_score=null",
             "trainer.warmup_period=50",
             "trainer.eval_interval=40",
             "trainer.save_interval=80",
-            "checkpoint.keep=9",
+            "checkpoint.keep=10",
             "agent.hidden=[64]",
             "agent.epsilon.steps=300",
             "evaluator.num_episodes=5",
@@ -122,7 +122,7 @@ def test_in_a_changed_environment_the_references_and_the_next_command_are_of_tha
     run_dir: Path, datasets: Path, capsys: Capture
 ) -> None:
     assert datasets
-    argv = (run_dir, "dataset=x-v0", "steps=1e2", "env.kwargs.sutton_barto_reward=true")
+    argv = (run_dir, "dataset=x-v0", "steps=5e2", "env.kwargs.sutton_barto_reward=true")
     said = recorded(capsys, *argv)
     assert said["env_changes"] == ["env.kwargs.sutton_barto_reward: absent -> true"]
     assert -1 <= said["ref_min_score"] < said["ref_max_score"] <= 0  # a fall pays -1
