@@ -34,13 +34,14 @@ from border_cli.agent.critics import (
     mean_abs_error,
     squared_loss,
 )
-from border_cli.agent.torch_agent import TorchAgent, gradient_step
+from border_cli.agent.learning_agent import LearningAgent, gradient_step
 from border_cli.core.interfaces import PolicyFactory
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Update
+from border_cli.nn.arrays import mask_invalid
+from border_cli.nn.batch import TensorBatch
 from border_cli.nn.choices import Choices
 from border_cli.nn.distributions import CategoricalNetwork, GaussianNetwork, StochasticNetwork
-from border_cli.nn.tensor_batch import TensorBatch, mask_invalid
 
 
 def advantage_weights(
@@ -78,7 +79,7 @@ def weighted_cloning(
     return cloning_loss(actor.log_prob(outputs, batch.action), weights, batch.weight)
 
 
-class CloningAgent(TorchAgent):
+class CloningAgent(LearningAgent):
     """Base of agents whose actor clones the better actions in the data, guided by critics.
 
     Called by the learner thread only."""
@@ -104,7 +105,7 @@ class CloningAgent(TorchAgent):
         self.register_state(
             actor=self.actor, actor_optimizer=self.actor_optimizer, **self.critics.parts
         )
-        self.acting_modules["network"] = self.actor
+        self.acting_parts["network"] = self.actor
 
     def update_actor(self, loss: Tensor) -> dict[str, Tensor]:
         """Performs one gradient step of the actor and returns its metrics."""
@@ -128,8 +129,8 @@ class Awac(CloningAgent):
 
     def __init__(self, config: AwacConfig, *, spec: EnvSpec, device: str, seed: int) -> None:
         super().__init__(config, spec=spec, device=device, seed=seed)
-        self._critic_loss = self.maybe_compile(self.critic_loss)
-        self._actor_loss = self.maybe_compile(self.actor_loss)
+        self._critic_loss = self.backend.compile(self.critic_loss)
+        self._actor_loss = self.backend.compile(self.actor_loss)
 
     def learn(self, batch: TensorBatch) -> Update:
         """Updates critics and actor (Algorithm 1) with losses computed before either changes."""
@@ -163,5 +164,6 @@ class Awac(CloningAgent):
 
     def draw_action_noise(self, rows: int) -> Tensor:
         """Draws the random numbers for one call of `actor.sample`. [B, A]"""
-        draw = self.normal if self.choices is None else self.uniform
-        return draw(rows, self._action_size)
+        draw = self.backend.normal if self.choices is None else self.backend.uniform
+        noise: Tensor = draw(rows, self._action_size)
+        return noise

@@ -23,16 +23,17 @@ from border_cli.agent.action_space import (
 )
 from border_cli.agent.config import BcConfig
 from border_cli.agent.continuous_policies import DeterministicPolicy, GaussianPolicy
+from border_cli.agent.learning_agent import LearningAgent, gradient_step
 from border_cli.agent.policies import categorical_policy
-from border_cli.agent.torch_agent import TorchAgent, gradient_step
 from border_cli.core.interfaces import PolicyFactory
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Update
 from border_cli.errors import ConfigError
 from border_cli.nn import distributions
+from border_cli.nn.arrays import mask_invalid
+from border_cli.nn.batch import TensorBatch
 from border_cli.nn.choices import Choices
 from border_cli.nn.network import Network
-from border_cli.nn.tensor_batch import TensorBatch, mask_invalid
 
 Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]  # takes outputs and actions, both [B, …]
 
@@ -57,7 +58,7 @@ def likelihood_loss(outputs: Tensor, action: Tensor) -> Tensor:
     return -distributions.log_prob(*distributions.split(outputs), action).mean()
 
 
-class Bc(TorchAgent):
+class Bc(LearningAgent):
     """Owns the policy network and its optimizer. Called by the learner thread only."""
 
     name: ClassVar[str] = "bc"
@@ -76,14 +77,14 @@ class Bc(TorchAgent):
         self.actor.to(self.device)
         self.optimizer = self.make_optimizer(self.actor, config.learning_rate, config.max_grad_norm)
         self.register_state(actor=self.actor, optimizer=self.optimizer)
-        self.acting_modules["network"] = self.actor
+        self.acting_parts["network"] = self.actor
         self._action_loss: Loss = likelihood_loss if config.stochastic else square_loss
         if nvec is not None:
             choices = Choices(nvec, self.device)
             self._action_loss = (
                 choice_loss if choices.is_single else partial(choices_loss, choices=choices)
             )
-        self._loss = self.maybe_compile(self.loss)
+        self._loss = self.backend.compile(self.loss)
 
     @property
     def policy_factory(self) -> PolicyFactory:

@@ -35,8 +35,8 @@ from border_cli.agent.sac import (
 )
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Update
+from border_cli.nn.batch import TensorBatch
 from border_cli.nn.features import FeatureTensors
-from border_cli.nn.tensor_batch import TensorBatch
 
 LARGEST_LOG_WEIGHT = math.log(1e6)  # limit of a learned weight, as in the authors' code
 
@@ -99,8 +99,8 @@ class Cql(SoftActorCritic):
         self.register_state(
             conservative=self.conservative, conservative_optimizer=self.conservative.optimizer
         )
-        self._critic_loss = self.maybe_compile(self.critic_loss)
-        self._actor_loss = self.maybe_compile(self.actor_loss)
+        self._critic_loss = self.backend.compile(self.critic_loss)
+        self._actor_loss = self.backend.compile(self.actor_loss)
 
     def learn(self, batch: TensorBatch) -> Update:
         """Updates critics and weight, actor and coefficient (`policy_delay`), then the targets."""
@@ -111,7 +111,7 @@ class Cql(SoftActorCritic):
         metrics |= self.critics.update(critic.loss)
         self.conservative.step(critic.metrics["conservative_gap"])
         if self.opt_steps % self.config.policy_delay == 0:
-            actor = self._actor_loss(batch, self.normal(*batch.action.shape), ent_coef)
+            actor = self._actor_loss(batch, self.backend.normal(*batch.action.shape), ent_coef)
             metrics |= self.update_actor(actor, batch.weight)
         self.critics.update_target()
         return Update(metrics=metrics, td_error=mean_abs_error(critic.q, critic.target))
@@ -163,10 +163,10 @@ class Cql(SoftActorCritic):
         rows, size = batch.action.shape
         count = self.config.sampled_actions
         return ConservativeNoise(
-            next_action=self.normal(rows, size),
-            uniform=self.uniform(count, rows, size),
-            obs_action=self.normal(count * rows, size),
-            next_obs_action=self.normal(count * rows, size),
+            next_action=self.backend.normal(rows, size),
+            uniform=self.backend.uniform(count, rows, size),
+            obs_action=self.backend.normal(count * rows, size),
+            next_obs_action=self.backend.normal(count * rows, size),
         )
 
 

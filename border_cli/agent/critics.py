@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from border_cli.agent.config import ActorCriticConfig
-from border_cli.agent.saved_state import Part
-from border_cli.agent.torch_agent import TorchAgent, gradient_step
+from border_cli.agent.learning_agent import LearningAgent, gradient_step
+from border_cli.nn.backend import Part
 from border_cli.nn.ensemble import Critics
 from border_cli.nn.network import polyak_update, target_of, without_gradient
 
-CRITIC_TARGETS = {"critic_target": "critic"}  # `TorchAgent.targets` for agents with critics
+CRITIC_TARGETS = {"critic_target": "critic"}  # `LearningAgent.targets` for agents with critics
 
 
 class CriticLoss(NamedTuple):
@@ -37,7 +37,7 @@ class LearnedCritics:
         self,
         config: ActorCriticConfig,
         *,
-        agent: TorchAgent,
+        agent: LearningAgent,
         action_size: int,
         outputs: int = 1,
         dropout: float = 0.0,

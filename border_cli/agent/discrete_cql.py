@@ -8,34 +8,32 @@ continuous actions. The equation halves the squared TD error, as `loss=huber` do
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
-
-from border_cli.nn.tensor_batch import TDLoss, TDResult, TensorBatch, mask_invalid
+from border_cli.nn.arrays import AnyTensor, logsumexp, mask_invalid, scatter, softmax, take
+from border_cli.nn.batch import TDLoss, TDResult, TensorBatch
 
 
 def conservative_gap(
-    q: Tensor, action: Tensor, weight: Tensor, mask: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
+    q: AnyTensor, action: AnyTensor, weight: AnyTensor, mask: AnyTensor | None = None
+) -> tuple[AnyTensor, AnyTensor]:
     """Returns the mean of weight * (logsumexp Q(s, ·) - Q(s, a)) and its gradient w.r.t. Q.
 
     The logsumexp covers valid actions only. [B, num_actions] -> [], [B, num_actions]
     """
     q = mask_invalid(q, mask)
     row_weight = weight / len(q)  # [B, 1]
-    gap = torch.sum(row_weight * (q.logsumexp(1, keepdim=True) - q.gather(1, action)))
-    return gap, (row_weight * q.softmax(1)).scatter_add_(1, action, -row_weight)
+    gap = (row_weight * (logsumexp(q) - take(q, action))).sum()
+    return gap, row_weight * softmax(q) - scatter(row_weight, action, q)
 
 
 def td_loss(
-    outputs: Tensor,
-    next_outputs: Tensor,
-    next_outputs_online: Tensor | None,
+    outputs: AnyTensor,
+    next_outputs: AnyTensor,
+    next_outputs_online: AnyTensor | None,
     batch: TensorBatch,
     *,
     td_loss: TDLoss,
     weight: float,
-    atoms: Tensor | None,
+    atoms: AnyTensor | None,
 ) -> TDResult:
     """Adds `weight` times the gap to a TD loss. With `atoms`, Q is the mean of a distribution.
 
@@ -45,11 +43,11 @@ def td_loss(
     if atoms is None:
         gap, grad = conservative_gap(outputs, batch.action, batch.weight, batch.mask)
     else:
-        p = outputs.view(len(outputs), -1, len(atoms)).softmax(2)
+        p = softmax(outputs.reshape(len(outputs), -1, len(atoms)), 2)
         q = p @ atoms  # [B, num_actions]
         gap, grad_q = conservative_gap(q, batch.action, batch.weight, batch.mask)
-        grad = (grad_q[:, :, None] * p * (atoms - q[:, :, None])).flatten(1)
+        grad = (grad_q[:, :, None] * p * (atoms - q[:, :, None])).reshape(outputs.shape)
     return result._replace(
-        grad_output=torch.add(result.grad_output, grad, alpha=weight),
+        grad_output=result.grad_output + weight * grad,
         metrics=result.metrics | {"conservative_gap": gap},
     )

@@ -37,15 +37,16 @@ from border_cli.agent.critics import (
     squared_loss,
 )
 from border_cli.agent.densities import LOWEST
+from border_cli.agent.learning_agent import LearningAgent, gradient_step
 from border_cli.agent.sac import ActorLoss, EntropyCoefficient, scale_rewards
-from border_cli.agent.torch_agent import TorchAgent, gradient_step
 from border_cli.core.interfaces import PolicyFactory
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Update
+from border_cli.nn.arrays import mask_invalid
+from border_cli.nn.batch import TensorBatch
 from border_cli.nn.choices import Choices
 from border_cli.nn.features import FeatureTensors
 from border_cli.nn.network import Network
-from border_cli.nn.tensor_batch import TensorBatch, mask_invalid
 
 
 class ChoiceProbabilities(NamedTuple):
@@ -83,10 +84,11 @@ def soft_value(q: Tensor, chances: ChoiceProbabilities, ent_coef: Tensor) -> Ten
 
 def no_action(batch: TensorBatch) -> Tensor:
     """Returns an empty action input, for critics that output the values of all actions. [B, 0]"""
-    return batch.reward[:, :0]
+    empty: Tensor = batch.reward[:, :0]
+    return empty
 
 
-class DiscreteSac(TorchAgent):
+class DiscreteSac(LearningAgent):
     """Soft actor-critic with a categorical policy. Called by the learner thread only."""
 
     name: ClassVar[str] = "discrete_sac"
@@ -112,9 +114,9 @@ class DiscreteSac(TorchAgent):
             ent_coef=self.ent_coef,
             ent_coef_optimizer=self.ent_coef.optimizer,
         )
-        self.acting_modules["network"] = self.actor
-        self._critic_loss = self.maybe_compile(self.critic_loss)
-        self._actor_loss = self.maybe_compile(self.actor_loss)
+        self.acting_parts["network"] = self.actor
+        self._critic_loss = self.backend.compile(self.critic_loss)
+        self._actor_loss = self.backend.compile(self.actor_loss)
 
     def learn(self, batch: TensorBatch) -> Update:
         """Updates critics, actor and coefficient (every `policy_delay` calls), then the targets."""

@@ -23,45 +23,42 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from functools import partial
-from typing import ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from border_cli.agent import c51, discrete_cql
 from border_cli.agent.action_space import discrete_actions
 from border_cli.agent.config import DqnConfig, Loss, ValueConfig
+from border_cli.agent.learning_agent import LearningAgent, norm_metric
 from border_cli.agent.policies import q_policy
 from border_cli.agent.support_check import SupportCheck
-from border_cli.agent.torch_agent import TorchAgent, norm_metric
 from border_cli.core.interfaces import PolicyFactory
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Update
-from border_cli.nn.network import Cache, LearnedNetwork, Network, polyak_update, target_of
+from border_cli.nn.arrays import AnyTensor, argmax, mask_invalid, scatter, take
+from border_cli.nn.backend import LearnedNetwork
+from border_cli.nn.batch import TDLoss, TDResult, TensorBatch
 from border_cli.nn.numpy_network import NumpyValueNetwork
-from border_cli.nn.tensor_batch import TDLoss, TDResult, TensorBatch, mask_invalid
-from border_cli.nn.value_network import ValueNetwork
 
 DIAGNOSTICS_INTERVAL = 100  # updates
 
-Noises: TypeAlias = tuple[tuple[Tensor, ...], ...]  # extra inputs of each forward pass
+Noises: TypeAlias = tuple[tuple[AnyTensor, ...], ...]  # extra inputs of each forward pass
 
 
-def td_target(batch: TensorBatch, q_next: Tensor, q_next_online: Tensor | None) -> Tensor:
+def td_target(batch: TensorBatch, q_next: AnyTensor, q_next_online: AnyTensor | None) -> AnyTensor:
     """Returns the targets y of Q(s, a). [B, 1]
 
     y = r + d max_a' Q_target(s', a'), where d is 0 if s' is terminal. In double Q-learning the
-    online network chooses the next action: y = r + d Q_target(s', argmax_a' Q(s', a')).
+    online network chooses a'. q_next, q_next_online: Q(s', ·) of target and online network,
+    [B, num_actions].
     """
-    if q_next_online is None:
-        value = mask_invalid(q_next, batch.next_mask).amax(dim=1, keepdim=True)  # [B, 1]
-    else:
-        best = mask_invalid(q_next_online, batch.next_mask).argmax(dim=1, keepdim=True)  # [B, 1]
-        value = q_next.gather(1, best)  # [B, 1]
-    return torch.addcmul(batch.reward, batch.discount, value)
+    ranking = q_next if q_next_online is None else q_next_online
+    best = argmax(mask_invalid(ranking, batch.next_mask))  # [B, 1]
+    return batch.reward + batch.discount * take(q_next, best)
 
 
-def weighted_loss(error: Tensor, weight: Tensor, kind: Loss) -> tuple[Tensor, Tensor]:
+def weighted_loss(error: AnyTensor, weight: AnyTensor, kind: Loss) -> tuple[AnyTensor, AnyTensor]:
     """Returns the mean of weight * loss(error), and its gradient w.r.t. the errors. [], [B, 1]
 
     The loss is e² for mse; for huber it is ½ e² up to |e| = 1 and |e| - ½ beyond. The weight
@@ -70,29 +67,34 @@ def weighted_loss(error: Tensor, weight: Tensor, kind: Loss) -> tuple[Tensor, Te
     row_weight = weight / len(error)  # [B, 1]
     if kind == Loss.mse:
         grad_error = row_weight * error * 2
-        return torch.sum(grad_error * error) / 2, grad_error
-    bounded = error.clamp(-1, 1)
+        return (grad_error * error).sum() / 2, grad_error
+    bounded = error.clip(-1, 1)
     grad_error = row_weight * bounded
-    return torch.sum(grad_error * torch.sub(error, bounded, alpha=0.5)), grad_error
+    return (grad_error * (error - 0.5 * bounded)).sum(), grad_error
 
 
 def td_loss(
-    q: Tensor, q_next: Tensor, q_next_online: Tensor | None, batch: TensorBatch, *, loss: Loss
+    q: AnyTensor,
+    q_next: AnyTensor,
+    q_next_online: AnyTensor | None,
+    batch: TensorBatch,
+    *,
+    loss: Loss,
 ) -> TDResult:
     """Returns the loss of Q(s, a) - y, given Q(s, ·) and Q(s', ·). [B, num_actions] each"""
-    q_sa = q.gather(1, batch.action)  # [B, 1]
+    q_sa = take(q, batch.action)  # [B, 1]
     error = q_sa - td_target(batch, q_next, q_next_online)  # [B, 1]
     mean_loss, grad_error = weighted_loss(error, batch.weight, loss)
-    grad_output = torch.zeros_like(q).scatter_(1, batch.action, grad_error)  # [B, num_actions]
+    grad_output = scatter(grad_error, batch.action, q)  # [B, num_actions]
     return TDResult(grad_output, -error, {"loss": mean_loss, "q_mean": q_sa.mean()})
 
 
-class ValueAgent(TorchAgent):
+class ValueAgent(LearningAgent):
     """Base of agents that learn Q by gradient steps on a TD loss.
 
     Owns Q, Q_target and the optimizer. A TD loss returns its gradient with respect to the outputs,
-    and `Network.backward` propagates it to the weights. Subclasses implement `network`, and either
-    set `td_loss` or override `td`. Called by the learner thread only.
+    and the network's `backward` propagates it to the weights. Subclasses implement `network`, and
+    either set `td_loss` or override `td`. Called by the learner thread only.
     """
 
     targets = {"target": "online"}  # noqa: RUF012 - read-only, and a ClassVar in the base
@@ -103,20 +105,19 @@ class ValueAgent(TorchAgent):
         self.actions = discrete_actions(spec, self.name, config.max_joint_actions)
         self.num_actions = self.actions.n
         super().__init__(config, spec=spec, device=device, seed=seed)
-        self._strides = torch.tensor(self.actions.strides, device=self.device)  # [K]
-        self.online = self.network().to(self.device)
-        self.target = target_of(self.online)
-        self._polyak_pair = list(self.target.parameters()), list(self.online.parameters())
+        self._strides = self.backend.tensor(np.array(self.actions.strides))  # [K]
+        self.online = self.network()
+        self.target = self.online.make_target()
         self.optimizer = self.make_optimizer(
             self.online, config.learning_rate, config.max_grad_norm, epsilon=config.adam_epsilon
         )
         self.register_state(online=self.online, target=self.target, optimizer=self.optimizer)
-        self.acting_modules["network"] = self.online
-        self._td = self.maybe_compile(self.td)
+        self.acting_parts["network"] = self.online
+        self._td = self.backend.compile(self.td)
 
     @abstractmethod
     def network(self) -> LearnedNetwork:
-        """Builds the Q-network, with weights drawn from `init_generator`."""
+        """Builds the Q-network on the device."""
 
     def learn(self, batch: TensorBatch) -> Update:
         """Performs a gradient step on the TD loss and updates the target network (Algorithm 1)."""
@@ -125,12 +126,14 @@ class ValueAgent(TorchAgent):
         cache, result = self._td(batch, self.draw_noise(batch))
         grad_norm = self.optimizer.step(self.online.backward(cache, result.grad_output))
         if self.opt_steps % self.config.target_interval == 0:
-            polyak_update(*self._polyak_pair, self.config.tau)
+            self.target.move_towards(self.online, self.config.tau)
         metrics = result.metrics | norm_metric(grad_norm, "grad_norm")
         if self.opt_steps % DIAGNOSTICS_INTERVAL == 0:
             metrics |= self.diagnostics(result, batch)
         td_error = result.td_error  # the lambda must not keep the whole result alive
-        return Update(metrics=metrics, td_error=lambda: td_error.squeeze(1).cpu().numpy())
+        return Update(
+            metrics=metrics, td_error=lambda: np.asarray(self.backend.to_arrays(td_error))[:, 0]
+        )
 
     def to_joint_actions(self, batch: TensorBatch) -> TensorBatch:
         """Replaces actions by joint action numbers, and masks by masks of joint actions."""
@@ -138,24 +141,23 @@ class ValueAgent(TorchAgent):
         mask, next_mask = (
             None if part is None else self.actions.joint_mask(part) for part in masks
         )
-        action = (batch.action * self._strides).sum(dim=1, keepdim=True)  # [B, 1]
+        action = (batch.action * self._strides).sum(1)[:, None]  # [B, 1]
         return batch._replace(action=action, mask=mask, next_mask=next_mask)
 
-    def td(self, batch: TensorBatch, noises: Noises) -> tuple[Cache, TDResult]:
+    def td(self, batch: TensorBatch, noises: Noises) -> tuple[Any, TDResult]:
         """Returns the cache for the backward pass and the TD loss. Draws no random numbers."""
         outputs, cache = self.online.forward_with_cache(batch.obs, *noises[0])
-        with torch.no_grad():
-            next_outputs, _ = self.target.forward_with_cache(batch.next_obs, *noises[1])
-            next_outputs_online = None
-            if self.config.double:
-                next_outputs_online, _ = self.online.forward_with_cache(batch.next_obs, *noises[2])
-            return cache, self.td_loss(outputs, next_outputs, next_outputs_online, batch)
+        next_outputs = self.target.predict(batch.next_obs, *noises[1])
+        next_outputs_online = None
+        if self.config.double:
+            next_outputs_online = self.online.predict(batch.next_obs, *noises[2])
+        return cache, self.td_loss(outputs, next_outputs, next_outputs_online, batch)
 
     def draw_noise(self, batch: TensorBatch) -> Noises:  # noqa: ARG002
         """Draws the random numbers for the forward passes of `td`."""
         return ((), (), ())
 
-    def diagnostics(self, result: TDResult, batch: TensorBatch) -> dict[str, Tensor]:  # noqa: ARG002
+    def diagnostics(self, result: TDResult, batch: TensorBatch) -> dict[str, AnyTensor]:  # noqa: ARG002
         """Returns metrics that take too long to compute in every update."""
         return {}
 
@@ -171,7 +173,8 @@ class Dqn(ValueAgent):
         atoms = None
         self.td_loss = partial(td_loss, loss=config.loss)
         if config.categorical:
-            atoms = torch.linspace(config.v_min, config.v_max, config.num_atoms, device=self.device)
+            support = np.linspace(config.v_min, config.v_max, config.num_atoms, dtype=np.float32)
+            atoms = self.backend.tensor(support)
             self.td_loss = partial(c51.td_loss, atoms=atoms)
             self._support = SupportCheck(config.v_min, config.v_max)
         if config.conservative_weight:
@@ -185,12 +188,9 @@ class Dqn(ValueAgent):
     def network(self) -> LearnedNetwork:
         config = self.config
         if config.plain:
-            outputs = self.num_actions * config.num_atoms
-            return Network(self.architecture, outputs, self.init_generator)
-        return ValueNetwork(
-            self.architecture,
+            return self.backend.make_network(self.num_actions * config.num_atoms)
+        return self.backend.make_value_network(
             self.num_actions,
-            self.init_generator,
             atoms=config.num_atoms,
             dueling=config.dueling,
             noisy_std=config.noisy_std if config.noisy else None,
@@ -215,8 +215,8 @@ class Dqn(ValueAgent):
     def draw_noise(self, batch: TensorBatch) -> Noises:
         if not self.config.noisy:
             return super().draw_noise(batch)
-        assert isinstance(self.online, ValueNetwork)
-        return tuple((noise,) for noise in self.normal(3, self.online.draws))
+        network: Any = self.online  # a `ValueNetwork`, because noisy networks need torch
+        return tuple((noise,) for noise in self.backend.normal(3, network.draws))
 
-    def diagnostics(self, result: TDResult, batch: TensorBatch) -> dict[str, Tensor]:
+    def diagnostics(self, result: TDResult, batch: TensorBatch) -> dict[str, AnyTensor]:
         return {} if result.target is None else self._support.check(result.target, batch.discount)

@@ -22,11 +22,12 @@ from torch import Tensor
 from border_cli.agent.awac import CloningAgent, weighted_cloning
 from border_cli.agent.config import IqlConfig
 from border_cli.agent.critics import CriticLoss, mean_abs_error, squared_loss
-from border_cli.agent.torch_agent import gradient_step
+from border_cli.agent.learning_agent import gradient_step
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Update
+from border_cli.nn.arrays import mask_invalid
+from border_cli.nn.batch import TensorBatch
 from border_cli.nn.network import Network
-from border_cli.nn.tensor_batch import TensorBatch, mask_invalid
 
 
 class ValueLoss(NamedTuple):
@@ -55,9 +56,9 @@ class Iql(CloningAgent):
             self.value, config.value_learning_rate or config.learning_rate, config.max_grad_norm
         )
         self.register_state(value=self.value, value_optimizer=self.value_optimizer)
-        self._value_loss = self.maybe_compile(self.value_loss)
-        self._actor_loss = self.maybe_compile(self.actor_loss)
-        self._critic_loss = self.maybe_compile(self.critic_loss)
+        self._value_loss = self.backend.compile(self.value_loss)
+        self._actor_loss = self.backend.compile(self.actor_loss)
+        self._critic_loss = self.backend.compile(self.critic_loss)
 
     def learn(self, batch: TensorBatch) -> Update:
         """Updates V, then the actor, then the critics and their targets (Algorithm 1)."""

@@ -26,16 +26,10 @@ from border_cli.agent.policies import q_policy
 from border_cli.agent.qrdqn import distance, quantile_regression, quantile_target
 from border_cli.core.interfaces import PolicyFactory
 from border_cli.core.spaces import EnvSpec
-from border_cli.nn.network import Cache
+from border_cli.nn.arrays import expand_gradient, mask_invalid, select_action_values
+from border_cli.nn.batch import TDResult, TensorBatch
 from border_cli.nn.numpy_network import NumpyQuantileNetwork
 from border_cli.nn.quantile_network import QuantileNetwork
-from border_cli.nn.tensor_batch import (
-    TDResult,
-    TensorBatch,
-    expand_gradient,
-    mask_invalid,
-    select_action_values,
-)
 
 
 def target_quantiles(
@@ -59,7 +53,8 @@ def target_quantiles(
         means = target.means(rows, acting)
     best = mask_invalid(means, batch.next_mask).argmax(dim=1, keepdim=True)  # [B, 1]
     quantiles = target.quantiles(rows, fractions).mT  # [B, num_actions, N']
-    return quantile_target(batch, select_action_values(quantiles, best))
+    y: Tensor = quantile_target(batch, select_action_values(quantiles, best))
+    return y
 
 
 def iqn_td(
@@ -72,7 +67,7 @@ def iqn_td(
     *,
     double: bool,
     kappa: float,
-) -> tuple[Cache, TDResult]:
+) -> tuple[Tensor, TDResult]:
     """Returns the cache for the backward pass, and the loss of Z(s, a) at `fractions` [B, N]."""
     quantiles, cache = online.forward_with_cache(batch.obs, fractions)  # [B, N, num_actions]
     per_action = quantiles.mT  # [B, num_actions, N]
@@ -99,7 +94,8 @@ class Iqn(ValueAgent):
 
     def network(self) -> QuantileNetwork:
         size = self.config.embedding_size
-        return QuantileNetwork(self.architecture, size, self.num_actions, self.init_generator)
+        network = QuantileNetwork(self.architecture, size, self.num_actions, self.init_generator)
+        return network.to(self.device)
 
     @property
     def policy_factory(self) -> PolicyFactory:
@@ -110,7 +106,7 @@ class Iqn(ValueAgent):
             actions=self.actions,
         )
 
-    def td(self, batch: TensorBatch, noises: Noises) -> tuple[Cache, TDResult]:
+    def td(self, batch: TensorBatch, noises: Noises) -> tuple[Tensor, TDResult]:
         (fractions,), (target_fractions,) = noises  # [B, N], [B, N']
         return iqn_td(
             self.online,
@@ -125,5 +121,5 @@ class Iqn(ValueAgent):
 
     def draw_noise(self, batch: TensorBatch) -> Noises:
         rows, config = len(batch.reward), self.config
-        online = self.uniform(rows, config.num_quantiles_online)
-        return (online,), (self.uniform(rows, config.num_quantiles_target),)
+        online = self.backend.uniform(rows, config.num_quantiles_online)
+        return (online,), (self.backend.uniform(rows, config.num_quantiles_target),)

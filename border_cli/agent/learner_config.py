@@ -1,14 +1,14 @@
-"""Settings common to all agents that learn with torch. Never imports torch."""
+"""Settings common to all agents that learn with networks. Never imports torch."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from border_cli.registry import NETWORKS
 from border_cli.settings.base import setting
-from border_cli.settings.networks import Activation, Matmul, MatmulPrecision
+from border_cli.settings.networks import Activation, BackendName, Matmul, MatmulPrecision
 from border_cli.settings.run import AgentConfig
 
 if TYPE_CHECKING:
@@ -32,8 +32,19 @@ class Augmentation(StrEnum):
 
 @dataclass(kw_only=True)
 class LearnerConfig(AgentConfig):
-    """Settings common to all agents that learn with torch."""
+    """Settings common to all agents that learn with networks."""
 
+    # Whether numpy can run the agent's dense networks. Not inherited: the agent of a subclass may
+    # contain torch code.
+    numpy_networks: ClassVar[bool] = False
+
+    backend: BackendName = setting(
+        BackendName.auto,
+        "library that computes updates. auto chooses numpy for dqn, qrdqn, ppo and a2c on a CPU "
+        "with dense layers of relu or tanh, unless the layers or batches are so large that torch "
+        "is faster; such a run starts without torch. torch runs every agent",
+        may_change=True,
+    )
     num_threads: int | None = setting(
         None,
         "number of torch threads for updates, overriding OMP_NUM_THREADS; null means one. More "

@@ -19,18 +19,16 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from border_cli.agent.learner_config import LearnerConfig
 from border_cli.core.returns import Moments
 from border_cli.core.types import Transitions
 from border_cli.errors import ConfigError
 from border_cli.nn.architecture import Architecture
+from border_cli.nn.backend import Backend
+from border_cli.nn.batch import TensorBatch
 from border_cli.nn.encoding import encode, measured_columns
-from border_cli.nn.features import Features
-from border_cli.nn.tensor_batch import TensorBatch
 
 EPSILON = 1e-8  # added to variances, so that a constant column is divided by 1e-4
 LEAST_SHARE = 0.1  # smallest reward divisor, as a fraction of the root mean square of returns
@@ -100,7 +98,7 @@ class Normalization:
     """
 
     def __init__(
-        self, config: LearnerConfig, architecture: Architecture, device: torch.device, *, env: str
+        self, config: LearnerConfig, architecture: Architecture, backend: Backend, *, env: str
     ) -> None:
         """`env` is the id of the environment, for error messages."""
         self.statistics: dict[str, RunningStatistics] = {}
@@ -117,7 +115,7 @@ class Normalization:
             self.statistics["obs"] = RunningStatistics(architecture.row_size)
         if config.normalize_reward:
             self.statistics["returns"] = RunningStatistics(1)
-        self.features = Features(architecture, normalize=config.normalize_obs).to(device)
+        self.features = backend.make_features(normalize=config.normalize_obs)
         self.changes_batches = self._scales_rewards or not self.features.changes_nothing
 
     def update_obs(self, transitions: Transitions) -> None:
@@ -152,7 +150,7 @@ class Normalization:
         """Applies the current statistics to the features and the reward divisor."""
         if "obs" in self.statistics:
             obs = self.statistics["obs"]
-            self.features.refresh(torch.from_numpy(obs.mean), torch.from_numpy(obs.std))
+            self.features.refresh(obs.mean, obs.std)
         if "returns" in self.statistics:
             self._divisor = reward_divisor(self.statistics["returns"])
 
@@ -166,6 +164,5 @@ class Normalization:
             obs, next_obs = self.features(batch.obs), self.features(batch.next_obs)
             batch = batch._replace(obs=obs, next_obs=next_obs)
         if self._scales_rewards:
-            reward: Tensor = batch.reward / self._divisor
-            batch = batch._replace(reward=reward)
+            batch = batch._replace(reward=batch.reward / self._divisor)
         return batch

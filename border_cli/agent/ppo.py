@@ -21,13 +21,12 @@ from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple, SupportsFloat
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
 
 from border_cli.agent.action_space import components_of, format_space
 from border_cli.agent.advantages import Segments, advantages
 from border_cli.agent.densities import ChoiceDensity, Density, GaussianDensity
+from border_cli.agent.learning_agent import LearningAgent, norm_metric
 from border_cli.agent.on_policy_policies import (
     LOG_PROB,
     UNCLIPPED,
@@ -35,17 +34,15 @@ from border_cli.agent.on_policy_policies import (
     sampling_policy,
 )
 from border_cli.agent.ppo_config import PpoConfig
-from border_cli.agent.torch_agent import TorchAgent, norm_metric
 from border_cli.core.interfaces import OnPolicyAgent, PolicyFactory
 from border_cli.core.returns import Moments
 from border_cli.core.spaces import BoxSpace, EnvSpec, split_mask
 from border_cli.core.types import EPISODE, Array, Column, Transitions, Update, map_array
 from border_cli.errors import ConfigError
-from border_cli.nn.choices import Choices
-from border_cli.nn.features import FeatureTensors, TensorObs
-from border_cli.nn.network import Network
-from border_cli.nn.orthogonal import make_orthogonal
-from border_cli.nn.tensor_batch import TensorBatch, map_tensors, tensor_obs
+from border_cli.nn.arrays import AnyTensor, library_of
+from border_cli.nn.backend import LearnedNetwork, Part
+from border_cli.nn.batch import TensorBatch, TensorObs
+from border_cli.nn.initial_weights import make_orthogonal
 from border_cli.settings.run import AgentConfig
 from border_cli.settings.schedule import schedule_of, value_at
 
@@ -59,61 +56,67 @@ PREPARED = ADVANTAGE, TARGET, VALUE, OLD_LOG_PROB = "advantage", "target", "valu
 class PolicyLoss(NamedTuple):
     """The clipped surrogate loss of a minibatch."""
 
-    loss: Tensor  # []
-    grad: Tensor  # [B]  gradient with respect to the log-probabilities
-    approx_kl: Tensor  # []  mean of (ratio - 1) - log ratio (Schulman 2020)
-    clip_fraction: Tensor  # []  fraction of ratios that are clipped
+    loss: AnyTensor  # []
+    grad: AnyTensor  # [B]  gradient with respect to the log-probabilities
+    approx_kl: AnyTensor  # []  mean of (ratio - 1) - log ratio (Schulman 2020)
+    clip_fraction: AnyTensor  # []  fraction of ratios that are clipped
 
 
 def policy_loss(
-    log_prob: Tensor, old_log_prob: Tensor, advantage: Tensor, low: Tensor, high: Tensor
+    log_prob: AnyTensor,
+    old_log_prob: AnyTensor,
+    advantage: AnyTensor,
+    low: AnyTensor,
+    high: AnyTensor,
 ) -> PolicyLoss:
     """Returns -E[min(ratio A, clip(ratio, low, high) A)], equation 7. [B], [B], [B], [], []"""
+    library = library_of(log_prob)
     log_ratio = log_prob - old_log_prob
-    ratio = log_ratio.exp()
-    clipped = ratio.clamp(low, high)
+    ratio = library.exp(log_ratio)
+    clipped = ratio.clip(low, high)
     gain, clipped_gain = ratio * advantage, clipped * advantage
     return PolicyLoss(
-        loss=-torch.minimum(gain, clipped_gain).mean(),
+        loss=-library.minimum(gain, clipped_gain).mean(),
         grad=gain * (gain <= clipped_gain) / -len(gain),  # because d ratio / d log_prob = ratio
         approx_kl=(ratio - log_ratio).mean() - 1,
-        clip_fraction=(ratio != clipped).float().mean(),
+        clip_fraction=library.mean(ratio != clipped, dtype=ratio.dtype),
     )
 
 
 class SquaredErrors(NamedTuple):
     """The value loss of a minibatch."""
 
-    loss: Tensor  # []
-    grad: Tensor  # [B]  gradient with respect to the values
+    loss: AnyTensor  # []
+    grad: AnyTensor  # [B]  gradient with respect to the values
 
 
 def value_loss(
-    value: Tensor, old_value: Tensor, target: Tensor, clip_range: float | None
+    value: AnyTensor, old_value: AnyTensor, target: AnyTensor, clip_range: float | None
 ) -> SquaredErrors:
     """Returns E[(V - target)^2], or with `clip_range` the maximum of this squared error and that of
     V clipped around the old values. [B] each"""
     error = value - target
     if clip_range is None:
-        return SquaredErrors(error.square().mean(), error * (2 / len(error)))
+        return SquaredErrors((error**2).mean(), error * (2 / len(error)))
+    library = library_of(value)
     change = value - old_value
-    capped = old_value + change.clamp(-clip_range, clip_range) - target
-    larger = capped.abs() > error.abs()
-    grad = torch.where(larger, capped * (change.abs() <= clip_range), error)
-    return SquaredErrors(
-        torch.where(larger, capped, error).square().mean(), grad * (2 / len(error))
-    )
+    capped = old_value + change.clip(-clip_range, clip_range) - target
+    larger = abs(capped) > abs(error)
+    grad = library.where(larger, capped * (abs(change) <= clip_range), error)
+    largest = library.where(larger, capped, error)
+    return SquaredErrors((largest**2).mean(), grad * (2 / len(error)))
 
 
-def normalize_advantages(advantage: Tensor) -> Tensor:
+def normalize_advantages(advantage: AnyTensor) -> AnyTensor:
     """Normalises to mean 0 and standard deviation 1; returns a single row unchanged. [B]"""
     if len(advantage) == 1:
         return advantage
-    std, mean = torch.std_mean(advantage)
-    return (advantage - mean) / (std + 1e-8)
+    centered = advantage - advantage.mean()
+    variance = (centered**2).sum() / (len(advantage) - 1)
+    return centered / (variance**0.5 + 1e-8)
 
 
-class Ppo(TorchAgent, OnPolicyAgent):
+class Ppo(LearningAgent, OnPolicyAgent):
     """Proximal policy optimization. Owned and called by the learner thread."""
 
     name: ClassVar[str] = "ppo"
@@ -125,44 +128,49 @@ class Ppo(TorchAgent, OnPolicyAgent):
         self._needs_preparation = (
             False  # `prepare` scales rewards; actions keep the environment's units
         )
-        self._choices, self._size = self._resolve_actions()
+        self._nvec, self._size = self._resolve_actions()
         shared = config.share_network
         self._is_shared = self.architecture.has_encoder if shared is None else shared
-        self._make_networks()
+        learned = self._make_networks()
         self._learning_rate = value_at(schedule_of(config.learning_rate), 0, 0.0)
         self.optimizer = self.make_optimizer(
-            self.learned,
+            [*learned.values()],
             self._learning_rate,
             config.max_grad_norm,
             epsilon=config.adam_epsilon,
         )
-        self.register_state(learned=self.learned, optimizer=self.optimizer)
+        self.register_state(**learned, optimizer=self.optimizer)
         self._pending: list[Moments] = []  # returns of the current rollout, merged in `finish`
         self._set_clip_range(0.0)
-        self._losses = self.maybe_compile(self.losses)
+        self._losses = self.backend.compile(self.losses)
         self._rollout_metrics: dict[str, float] = {}  # metrics of the rollout
 
-    def _make_networks(self) -> None:
-        config, rng = self.config, self.init_generator
-        outputs = self._size + self._is_shared  # the last output of a shared network is the value
-        self.policy = Network(self.architecture, outputs, rng)
-        self.learned = nn.ModuleList([self.policy])
+    def _make_networks(self) -> dict[str, Part]:
+        """Builds the networks and parameters, and returns them by name."""
+        # The last output of a shared network is the value.
+        self.policy = self._make_network(self._size + self._is_shared, gain=0.01)
+        learned: dict[str, Part] = {"policy": self.policy}
         if not self._is_shared:
-            self.value = Network(self.architecture, 1, rng)
-            self.learned.append(self.value)
-        if config.orthogonal_init:
-            is_custom = self.architecture.target is not None  # custom encoders keep their weights
-            initialise = partial(make_orthogonal, rng=rng, dense_only=is_custom)
-            initialise(self.policy, gain=0.01, outputs=self._size)
-            if not self._is_shared:
-                initialise(self.value, gain=1.0)
-        self.acting_modules["network"] = self.policy
-        if self._choices is None:  # continuous actions
-            log_std = nn.Parameter(torch.full((self._size,), config.log_std_init))
-            self.noise = nn.ParameterDict({"log_std": log_std})
-            self.learned.append(self.noise)
-            self.acting_modules["noise"] = self.noise
-        self.learned.to(self.device)
+            learned["value"] = self.value = self._make_network(1, gain=1.0)
+        self.acting_parts["network"] = self.policy
+        if self._nvec is None:  # continuous actions
+            log_std = np.full(self._size, self.config.log_std_init, np.float32)
+            self.noise = self.backend.make_parameter("log_std", log_std)
+            learned["deviation"] = self.acting_parts["noise"] = self.noise
+        return learned
+
+    def _make_network(self, outputs: int, *, gain: float) -> LearnedNetwork:
+        if not self.config.orthogonal_init:
+            return self.backend.make_network(outputs)
+        initialise = partial(
+            make_orthogonal,
+            rng=self.init_generator,
+            gain=gain,
+            outputs=min(outputs, self._size),
+            # Custom encoders keep their weights.
+            prefix="mlp." if self.architecture.target is not None else "",
+        )
+        return self.backend.make_network(outputs, initialise)
 
     @classmethod
     def extras(cls, config: AgentConfig, spec: EnvSpec) -> Sequence[Column]:
@@ -170,12 +178,11 @@ class Ppo(TorchAgent, OnPolicyAgent):
         del config
         return policy_columns(spec)
 
-    def _resolve_actions(self) -> tuple[Choices | None, int]:
+    def _resolve_actions(self) -> tuple[Sequence[int] | None, int]:
         """Returns the choices of an action (None for a Box) and the number of policy outputs."""
         nvec = components_of(self.spec.action)
         if nvec is not None:
-            choices = Choices(nvec, self.device)
-            return choices, choices.size
+            return nvec, sum(nvec)
         space = self.spec.action
         assert isinstance(space, BoxSpace)
         if not np.issubdtype(np.dtype(space.dtype), np.floating):
@@ -189,38 +196,38 @@ class Ppo(TorchAgent, OnPolicyAgent):
     def policy_factory(self) -> PolicyFactory:
         return sampling_policy(self.spec, self.acting_network())
 
-    def density(self, outputs: Tensor, mask: Tensor | None, action: Tensor) -> Density:
+    def _log_std(self) -> AnyTensor:
+        """Returns the logarithms of the standard deviations. [A]"""
+        return self.noise.state_dict()["log_std"]
+
+    def density(self, outputs: AnyTensor, mask: AnyTensor | None, action: AnyTensor) -> Density:
         """Evaluates actions under the policy. [B, outputs], [B, S], [B, K] or [B, A]"""
         outputs = outputs[:, : self._size]
-        if self._choices is None:
-            return GaussianDensity(outputs, self.noise["log_std"].detach(), action)
-        return ChoiceDensity(self._choices, outputs, mask, action)
+        if self._nvec is None:
+            return GaussianDensity(outputs, self._log_std(), action)
+        return ChoiceDensity(self._nvec, outputs, mask, action)
 
-    def _forward(self, features: FeatureTensors) -> tuple[Tensor, Tensor]:
+    def _predict(self, features: TensorObs) -> tuple[AnyTensor, AnyTensor]:
         """Returns policy outputs and values without gradients. [B, outputs], [B, 1]"""
-        outputs, _ = self.policy.forward_with_cache(features)
-        if self._is_shared:
-            return outputs, outputs[:, -1:]
-        return outputs, self.value.forward_with_cache(features)[0]
+        outputs = self.policy.predict(features)
+        return outputs, outputs[:, -1:] if self._is_shared else self.value.predict(features)
 
-    def _features(self, obs: TensorObs) -> FeatureTensors:
+    def _features(self, obs: TensorObs) -> TensorObs:
         return obs if self.features.changes_nothing else self.features(obs)
 
-    def _split_obs(self, obs: Array) -> tuple[FeatureTensors, Tensor | None]:
+    def _split_obs(self, obs: Array) -> tuple[TensorObs, AnyTensor | None]:
         """Separates observations into network inputs and action mask."""
         mask = None
         if self._has_masks:
             obs, valid = split_mask(obs)
-            mask = torch.from_numpy(valid).to(self.device)
-        tensors = map_tensors(lambda part: part.to(self.device), tensor_obs(obs))
-        return self._features(tensors), mask
+            mask = self.backend.tensor(valid)
+        return self._features(self.backend.tensor_obs(obs)), mask
 
-    def _unclipped_actions(self, rows: Transitions) -> Tensor:
+    def _unclipped_actions(self, rows: Transitions) -> AnyTensor:
         """Returns the sampled actions before clipping. [M, K] int64 or [M, A] float32"""
-        actions = rows.action if self._choices is not None else rows.extras[UNCLIPPED]
-        return torch.from_numpy(actions.reshape(len(actions), -1)).to(self.device)
+        actions = rows.action if self._nvec is not None else rows.extras[UNCLIPPED]
+        return self.backend.tensor(actions.reshape(len(actions), -1))
 
-    @torch.no_grad()
     def prepare(
         self, rollout: Transitions, *, env_steps: int, done: float
     ) -> Mapping[str, NDArray[np.float32]]:
@@ -261,27 +268,26 @@ class Ppo(TorchAgent, OnPolicyAgent):
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Returns values and log-probabilities for a slice of the rollout."""
         features, mask = self._split_obs(_slice_obs(rollout.obs, part))
-        outputs, value = self._forward(features)
+        outputs, value = self._predict(features)
         density = self.density(outputs, mask, self._unclipped_actions(rollout)[part])
-        return value.squeeze(1).cpu().numpy(), density.log_prob.cpu().numpy()
+        arrays: Any = self.backend.to_arrays([value, density.log_prob])
+        return arrays[0][:, 0], arrays[1]
 
     def _compute_values(self, obs: Array, rows: int) -> NDArray[np.float32]:
         """Returns the values of observations. [M, …] -> [M]"""
         inputs = (self._split_obs(_slice_obs(obs, part))[0] for part in _split_rows(rows))
-        values = [self._forward(features)[1].squeeze(1) for features in inputs]
-        return torch.cat(values).cpu().numpy()
+        values = [self._predict(features)[1][:, 0] for features in inputs]
+        return np.concatenate(self.backend.to_arrays(values))
 
-    @torch.no_grad()
     def learn(self, batch: TensorBatch) -> Update | None:
         config, columns = self.config, batch.extras
         assert columns is not None
         features = self._features(batch.obs)
-        with torch.enable_grad():  # for networks that rely on autograd
-            outputs, cache = self.policy.forward_with_cache(features)
-            value, value_cache = outputs[:, -1:], cache
-            if not self._is_shared:
-                value, value_cache = self.value.forward_with_cache(features)
-        action = batch.action if self._choices is not None else columns[UNCLIPPED]
+        outputs, cache = self.policy.forward_with_cache(features)
+        value, value_cache = outputs[:, -1:], cache
+        if not self._is_shared:
+            value, value_cache = self.value.forward_with_cache(features)
+        action = batch.action if self._nvec is not None else columns[UNCLIPPED]
         density = self.density(outputs, batch.mask, action)
         surrogate, squared_errors = self._losses(density.log_prob, value, columns, self._range)
         if config.target_kl is not None and surrogate.approx_kl > KL_FACTOR * config.target_kl:
@@ -289,7 +295,8 @@ class Ppo(TorchAgent, OnPolicyAgent):
         grad_output, *grad_std = density.backward(surrogate.grad, -config.ent_coef / len(action))
         grad_value = config.value_coef * squared_errors.grad[:, None]
         if self._is_shared:
-            gradient = self.policy.backward(cache, torch.cat([grad_output, grad_value], 1))
+            both = library_of(outputs).concatenate([grad_output, grad_value], 1)
+            gradient = self.policy.backward(cache, both)
         else:
             gradient = (
                 *self.policy.backward(cache, grad_output),
@@ -309,18 +316,18 @@ class Ppo(TorchAgent, OnPolicyAgent):
 
     def losses(
         self,
-        log_prob: Tensor,
-        value: Tensor,
-        columns: Mapping[str, Tensor],
-        bounds: tuple[Tensor, Tensor],
+        log_prob: AnyTensor,
+        value: AnyTensor,
+        columns: Mapping[str, AnyTensor],
+        bounds: tuple[AnyTensor, AnyTensor],
     ) -> tuple[PolicyLoss, SquaredErrors]:
         """Returns the policy loss, with ratios clipped to `bounds`, and the value loss."""
-        advantage, target, old_value, old_log_prob = (columns[name].squeeze(1) for name in PREPARED)
+        advantage, target, old_value, old_log_prob = (columns[name][:, 0] for name in PREPARED)
         if self.config.normalize_advantage:
             advantage = normalize_advantages(advantage)
         surrogate = policy_loss(log_prob, old_log_prob, advantage, *bounds)
         clip_range = self.config.value_clip_range
-        return surrogate, value_loss(value.squeeze(1), old_value, target, clip_range)
+        return surrogate, value_loss(value[:, 0], old_value, target, clip_range)
 
     @property
     def batch_columns(self) -> Sequence[Column]:
@@ -331,8 +338,9 @@ class Ppo(TorchAgent, OnPolicyAgent):
 
     def _set_clip_range(self, value: float) -> None:
         self._clip_range = value
-        # Tensors, because torch would recompile for each new number.
-        low, high = (torch.tensor(bound, device=self.device) for bound in (1 - value, 1 + value))
+        # Arrays, because torch would recompile for each new number.
+        bounds = np.array([1 - value, 1 + value], np.float32)
+        low, high = self.backend.tensor(bounds)
         self._range = low, high
 
     def _set_learning_rate(self, value: float) -> None:

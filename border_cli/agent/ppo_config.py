@@ -17,6 +17,7 @@ class PpoConfig(LearnerConfig):
     conf/agent/a2c.yaml is a variant."""
 
     on_policy: ClassVar[bool] = True
+    numpy_networks: ClassVar[bool] = True
     gives_priorities: ClassVar[bool] = False
     actions: ClassVar[tuple[str, ...]] = ("Discrete", "MultiDiscrete", "Box")
 

@@ -19,73 +19,75 @@ from __future__ import annotations
 from functools import partial
 from typing import ClassVar, NamedTuple
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from border_cli.agent.config import QrdqnConfig
 from border_cli.agent.dqn import ValueAgent
 from border_cli.agent.policies import q_policy
 from border_cli.core.interfaces import PolicyFactory
 from border_cli.core.spaces import EnvSpec
-from border_cli.nn.network import LearnedNetwork, Network
-from border_cli.nn.tensor_batch import (
-    TDResult,
-    TensorBatch,
+from border_cli.nn.arrays import (
+    AnyTensor,
+    argmax,
     expand_gradient,
+    library_of,
     mask_invalid,
     select_action_values,
 )
+from border_cli.nn.backend import LearnedNetwork
+from border_cli.nn.batch import TDResult, TensorBatch
 
 
 class Regression(NamedTuple):
     """The quantile Huber loss of one batch."""
 
-    grad_output: Tensor  # [B, N]  gradient with respect to the quantiles of Z(s, a)
-    loss: Tensor  # []
+    grad_output: AnyTensor  # [B, N]  gradient with respect to the quantiles of Z(s, a)
+    loss: AnyTensor  # []
 
 
-def quantile_target(batch: TensorBatch, next_quantiles: Tensor) -> Tensor:
+def quantile_target(batch: TensorBatch, next_quantiles: AnyTensor) -> AnyTensor:
     """Returns r + d Z(s', a'), where d is 0 if s' is terminal. [B, N'] -> [B, N']"""
-    return torch.addcmul(batch.reward, batch.discount, next_quantiles)
+    return batch.reward + batch.discount * next_quantiles
 
 
 def quantile_regression(
-    quantiles: Tensor, fractions: Tensor, target: Tensor, weight: Tensor, kappa: float
+    quantiles: AnyTensor, fractions: AnyTensor, target: AnyTensor, weight: AnyTensor, kappa: float
 ) -> Regression:
     """Returns the quantile Huber loss, summed over quantiles and averaged over targets and rows.
 
     quantiles [B, N] at `fractions` [B, N] or [N]; target [B, N']; weight [B, 1].
     """
+    library = library_of(target)
     error = target[:, None, :] - quantiles[:, :, None]  # [B, N, N']
     # The derivative of the Huber loss, or of the absolute value if kappa is 0.
-    bounded = (error / kappa).clamp(-1, 1) if kappa else error.sign()
+    bounded = (error / kappa).clip(-1, 1) if kappa else library.sign(error)
     tau = fractions[..., None]  # [B, N, 1] or [N, 1]
-    asymmetric = torch.where(error < 0, 1 - tau, tau) * bounded  # [B, N, N']
-    row_weight = weight / target.numel()  # [B, 1]
-    loss = (asymmetric * torch.sub(error, bounded, alpha=kappa / 2)).sum((1, 2))  # [B]
+    asymmetric = library.where(error < 0, 1 - tau, tau) * bounded  # [B, N, N']
+    row_weight = weight / (target.shape[0] * target.shape[1])  # [B, 1]
+    loss = (asymmetric * (error - kappa / 2 * bounded)).sum((1, 2))  # [B]
     return Regression(
         grad_output=asymmetric.sum(2) * -row_weight,
-        loss=(loss * row_weight.squeeze(1)).sum(),
+        loss=(loss * row_weight[:, 0]).sum(),
     )
 
 
-def distance(quantiles: Tensor, target: Tensor) -> Tensor:
+def distance(quantiles: AnyTensor, target: AnyTensor) -> AnyTensor:
     """Returns the mean distance of each row's targets from its quantiles, over all pairs.
 
     This is the priority, because the error of the mean would be 0 if only the spread were wrong.
     With one quantile and one target it is |error|. [..., B, N], [B, N'] -> [..., B]
     """
-    return (target[:, None, :] - quantiles[..., None]).abs().mean((-2, -1))
+    return abs(target[:, None, :] - quantiles[..., None]).mean((-2, -1))
 
 
 def td_loss(
-    outputs: Tensor,
-    next_outputs: Tensor,
-    next_outputs_online: Tensor | None,
+    outputs: AnyTensor,
+    next_outputs: AnyTensor,
+    next_outputs_online: AnyTensor | None,
     batch: TensorBatch,
     *,
-    fractions: Tensor,
-    shares: Tensor,
+    fractions: AnyTensor,
+    shares: AnyTensor,
     kappa: float,
 ) -> TDResult:
     """Returns the quantile loss from outputs for s and s', [B, num_actions * N] each.
@@ -94,15 +96,17 @@ def td_loss(
     `shares` [N].
     """
     shape = len(outputs), -1, len(fractions)  # [B, num_actions, N]
-    ranking = (next_outputs if next_outputs_online is None else next_outputs_online).view(shape)
-    means = mask_invalid(ranking @ shares, batch.next_mask)  # [B, num_actions]
-    best = means.argmax(dim=1, keepdim=True)  # [B, 1]
-    y = quantile_target(batch, select_action_values(next_outputs.view(shape), best))  # [B, N]
-    quantiles = outputs.view(shape)
+    ranking = next_outputs if next_outputs_online is None else next_outputs_online
+    means = mask_invalid(ranking.reshape(shape) @ shares, batch.next_mask)  # [B, num_actions]
+    best = argmax(means)  # [B, 1]
+    y = quantile_target(batch, select_action_values(next_outputs.reshape(shape), best))  # [B, N]
+    quantiles = outputs.reshape(shape)
     selected = select_action_values(quantiles, batch.action)  # [B, N]
     regression = quantile_regression(selected, fractions, y, batch.weight, kappa)
     return TDResult(
-        grad_output=expand_gradient(regression.grad_output, quantiles, batch.action).flatten(1),
+        grad_output=expand_gradient(regression.grad_output, quantiles, batch.action).reshape(
+            outputs.shape
+        ),
         td_error=distance(selected, y)[:, None],
         metrics={"loss": regression.loss, "q_mean": selected.mean()},
     )
@@ -118,14 +122,13 @@ class Qrdqn(ValueAgent):
         super().__init__(config, spec=spec, device=device, seed=seed)
         self.td_loss = partial(
             td_loss,
-            fractions=torch.tensor(config.fractions, device=self.device),
-            shares=torch.tensor(config.mean_weights, device=self.device),
+            fractions=self.backend.tensor(np.array(config.fractions, np.float32)),
+            shares=self.backend.tensor(np.array(config.mean_weights, np.float32)),
             kappa=config.kappa,
         )
 
     def network(self) -> LearnedNetwork:
-        outputs = self.num_actions * self.config.num_quantiles
-        return Network(self.architecture, outputs, self.init_generator)
+        return self.backend.make_network(self.num_actions * self.config.num_quantiles)
 
     @property
     def policy_factory(self) -> PolicyFactory:

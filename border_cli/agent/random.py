@@ -11,7 +11,6 @@ from border_cli.agent.policies import RandomPolicy
 from border_cli.core.interfaces import Agent, PolicyFactory
 from border_cli.core.spaces import EnvSpec, has_masks
 from border_cli.core.types import Batch, Snapshot, Update
-from border_cli.nn.device import resolve_device
 
 
 class RandomAgent(Agent):
@@ -29,7 +28,11 @@ class RandomAgent(Agent):
     ) -> None:
         self.config = config
         self._spec = spec
-        self._device = resolve_device(device)  # raises if a GPU is missing, as for other agents
+        self._device = "cpu"
+        if device not in ("auto", "cpu"):
+            from border_cli.nn.device import resolve_device  # imported late: needs torch
+
+            self._device = str(resolve_device(device))  # raises if there is no such device
         self._opt_steps = 0
 
     @property

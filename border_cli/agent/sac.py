@@ -24,7 +24,7 @@ from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from border_cli.agent.action_space import bounded_actions
 from border_cli.agent.config import ActorCritics, SacConfig, SoftConfig
@@ -36,16 +36,16 @@ from border_cli.agent.critics import (
     mean_abs_error,
     squared_loss,
 )
+from border_cli.agent.learning_agent import LearningAgent, gradient_step
 from border_cli.agent.saved_state import OptionalPart
-from border_cli.agent.torch_agent import TorchAgent, gradient_step
 from border_cli.core.interfaces import PolicyFactory
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Update
+from border_cli.nn.batch import TensorBatch
 from border_cli.nn.distributions import sample, split
 from border_cli.nn.features import FeatureTensors
 from border_cli.nn.network import Network
 from border_cli.nn.optimizer import Adam
-from border_cli.nn.tensor_batch import TensorBatch
 from border_cli.settings.schedule import schedule_of
 
 
@@ -79,7 +79,7 @@ def policy_loss(value: Tensor, log_prob: Tensor, ent_coef: Tensor, weight: Tenso
     return ActorLoss(loss, log_prob.detach())
 
 
-class Coefficient(OptionalPart):
+class Coefficient(OptionalPart, nn.Module):
     """A non-negative coefficient, fixed or learned, stored as its logarithm.
 
     A learned coefficient c descends the loss log c * excess instead of c * excess, so that small
@@ -136,7 +136,7 @@ class EntropyCoefficient(Coefficient):
             self.optimizer.step((-shortfall,))
 
 
-class SoftActorCritic(TorchAgent):
+class SoftActorCritic(LearningAgent):
     """Base of agents with a Gaussian actor, critics and an entropy coefficient.
 
     Subclasses define the losses and `learn`. Losses receive random numbers as arguments, so that
@@ -175,7 +175,7 @@ class SoftActorCritic(TorchAgent):
             ent_coef=self.ent_coef,
             ent_coef_optimizer=self.ent_coef.optimizer,
         )
-        self.acting_modules["network"] = self.actor
+        self.acting_parts["network"] = self.actor
 
     def update_actor(self, actor: ActorLoss, weight: Tensor) -> dict[str, Tensor]:
         """Performs one gradient step of the actor and the coefficient, and returns the metrics."""
@@ -221,8 +221,8 @@ class Sac(SoftActorCritic):
 
     def __init__(self, config: SacConfig, *, spec: EnvSpec, device: str, seed: int) -> None:
         super().__init__(config, spec=spec, device=device, seed=seed, dropout=config.dropout)
-        self._critic_loss = self.maybe_compile(self.critic_loss)
-        self._actor_loss = self.maybe_compile(self.actor_loss)
+        self._critic_loss = self.backend.compile(self.critic_loss)
+        self._actor_loss = self.backend.compile(self.actor_loss)
 
     def learn(self, batch: TensorBatch) -> Update:
         """Updates critics, actor and coefficient (every `policy_delay` calls), then the targets."""
@@ -260,21 +260,21 @@ class Sac(SoftActorCritic):
     def draw_critic_noise(self, batch: TensorBatch) -> CriticNoise:
         """Draws action noise, the critics used in the target, and dropout masks."""
         dropout = self._draw_dropout(batch), self._draw_dropout(batch)
-        return CriticNoise(self.normal(*batch.action.shape), self._draw_subset(), *dropout)
+        return CriticNoise(self.backend.normal(*batch.action.shape), self._draw_subset(), *dropout)
 
     def draw_actor_noise(self, batch: TensorBatch) -> ActorNoise:
         """Draws action noise and dropout masks."""
-        return ActorNoise(self.normal(*batch.action.shape), self._draw_dropout(batch))
+        return ActorNoise(self.backend.normal(*batch.action.shape), self._draw_dropout(batch))
 
     def _draw_subset(self) -> Tensor | None:
         """Draws `subset` distinct critics, or returns None for all of them. [K]"""
         if self.config.subset in (None, self.config.num_critics):
             return None
-        order = torch.randperm(self.config.num_critics, generator=self.noise_generator)
+        order = torch.randperm(self.config.num_critics, generator=self.backend.noise)
         return order[: self.config.subset].to(self.device)
 
     def _draw_dropout(self, batch: TensorBatch) -> list[Tensor] | None:
         if not self.config.dropout:
             return None
-        masks = self.critics.online.mlp.dropout_masks(len(batch.action), self.noise_generator)
+        masks = self.critics.online.mlp.dropout_masks(len(batch.action), self.backend.noise)
         return [mask.to(self.device) for mask in masks]

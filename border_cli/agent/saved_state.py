@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
-
-from torch import nn
+from typing import Any, ClassVar
 
 from border_cli.agent.learner_config import LearnerConfig
 from border_cli.errors import CheckpointError
-from border_cli.nn.saving import to_tensors
+from border_cli.nn.backend import Part
 
 STATISTICS = {"obs": "normalize_obs", "returns": "normalize_reward"}  # setting of each name
 
 
-class Part(Protocol):
-    """A part of an agent that is saved in checkpoints: a module, an optimizer or statistics."""
-
-    def state_dict(self) -> Mapping[str, Any]:
-        """Returns the state without copying it."""
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> object:
-        """Restores the state returned by `state_dict`."""
-
-
-class OptionalPart(nn.Module):
+class OptionalPart:
     """A part that is learned or fixed, depending on a setting. Only learned parts are saved."""
 
     setting: ClassVar[str]  # setting that determines whether the part is learned
@@ -41,6 +29,7 @@ class SavedState:
     title: str  # name of the state in messages
     agent: str  # name of the loading agent, as passed to `agent=…`
     settings: LearnerConfig  # settings of the loading agent
+    load_part: Callable[[Part, Any], None]  # loads an entry into a part
 
     def check_compatible(self, normalised: Set[str]) -> None:
         """Rejects states whose shapes fit but whose meaning differs. `normalised` contains the
@@ -73,7 +62,7 @@ class SavedState:
         """Loads the entry `name` into a part."""
         entry = self.entry(name)
         with self.fitting(part.setting if isinstance(part, OptionalPart) else name):
-            part.load_state_dict(to_tensors(entry) if isinstance(part, nn.Module) else entry)
+            self.load_part(part, entry)
 
     def load_weights(self, part: Part, name: str) -> None:
         """Loads a part to start a new training. An optional part keeps its initial value unless
@@ -86,7 +75,7 @@ class SavedState:
         """Converts errors in the block to a CheckpointError that names the part `what`."""
         try:
             yield
-        except (KeyError, TypeError, RuntimeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, RuntimeError, ValueError) as error:
             reason = " ".join(str(error).split())
             raise CheckpointError(
                 f"{self._misfit}: {what}: {reason} (agent.hidden, agent.layer_norm, "

@@ -5,10 +5,8 @@ from __future__ import annotations
 import logging
 from collections import deque
 
-import torch
-from torch import Tensor
-
-from border_cli.nn.tensor_batch import TargetDistribution
+from border_cli.nn.arrays import AnyTensor, library_of
+from border_cli.nn.batch import TargetDistribution
 
 log = logging.getLogger(__name__)
 
@@ -17,17 +15,20 @@ WARNING_SHARE = 0.25  # fraction of the targets' mass beyond an atom that trigge
 MARGIN = 0.05  # tolerated distance beyond an atom, as a fraction of the range of the atoms
 
 
-def mass_beyond(target: TargetDistribution, discount: Tensor, last: float, margin: float) -> Tensor:
+def mass_beyond(
+    target: TargetDistribution, discount: AnyTensor, last: float, margin: float
+) -> AnyTensor:
     """Returns means over rows of the mass above `last`, mass * excess, and mass * (1 - d). [3]
 
     A row moves the last atom by excess = r + d last - last. If all steps were like this row, the
     atom would converge to last + excess / (1 - d). Only rows with a limit > last + margin count.
     """
-    excess = target.positions.amax(dim=1, keepdim=True) - last  # [B, 1]
+    library = library_of(discount)
+    excess = library.amax(target.positions, 1)[:, None] - last  # [B, 1]
     decay = 1 - discount  # [B, 1]
-    mass = torch.where(target.positions > last, target.probabilities, 0).sum(1, keepdim=True)
+    mass = (target.probabilities * (target.positions > last)).sum(1)[:, None]  # [B, 1]
     counted_mass = mass * (excess > margin * decay)  # [B, 1]
-    return torch.stack(
+    return library.stack(
         [counted_mass.mean(), (counted_mass * excess).mean(), (counted_mass * decay).mean()]
     )
 
@@ -44,9 +45,11 @@ class SupportCheck:
         self._ends = {"v_min": v_min, "v_max": v_max}
         self._range = v_max - v_min
         # Recent results for the ends that have not caused a warning yet.
-        self._checks: dict[str, deque[Tensor]] = {end: deque(maxlen=CHECKS) for end in self._ends}
+        self._checks: dict[str, deque[AnyTensor]] = {
+            end: deque(maxlen=CHECKS) for end in self._ends
+        }
 
-    def check(self, target: TargetDistribution, discount: Tensor) -> dict[str, Tensor]:
+    def check(self, target: TargetDistribution, discount: AnyTensor) -> dict[str, AnyTensor]:
         """Returns the fractions of the targets' mass beyond the outermost atoms."""
         margin = MARGIN * self._range
         mirrored = target._replace(positions=-target.positions)
@@ -56,12 +59,12 @@ class SupportCheck:
         self._warn_if_clipped("v_max", above)
         return {"beyond_v_min": below[0], "beyond_v_max": above[0]}
 
-    def _warn_if_clipped(self, end: str, beyond: Tensor) -> None:
+    def _warn_if_clipped(self, end: str, beyond: AnyTensor) -> None:
         checks = self._checks.get(end)
         if checks is None:
             return
         checks.append(beyond)
-        fraction, excess, decay = torch.stack(list(checks)).mean(0).tolist()
+        fraction, excess, decay = library_of(beyond).stack(list(checks)).mean(0).tolist()
         if len(checks) < CHECKS or fraction < WARNING_SHARE:
             return
         del self._checks[end]

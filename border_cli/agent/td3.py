@@ -28,13 +28,13 @@ from border_cli.agent.critics import (
     mean_abs_error,
     squared_loss,
 )
-from border_cli.agent.torch_agent import TorchAgent, gradient_step
+from border_cli.agent.learning_agent import LearningAgent, gradient_step
 from border_cli.core.interfaces import PolicyFactory
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Update
+from border_cli.nn.batch import TensorBatch
 from border_cli.nn.features import FeatureTensors
 from border_cli.nn.network import Network, polyak_update, target_of
-from border_cli.nn.tensor_batch import TensorBatch
 from border_cli.settings.schedule import schedule_of
 
 
@@ -53,7 +53,7 @@ def select_action(actor: Network, features: FeatureTensors) -> Tensor:
     return torch.tanh(actor(features))
 
 
-class Td3(TorchAgent):
+class Td3(LearningAgent):
     """A deterministic actor and critics, with targets for both. Called by the learner thread."""
 
     name: ClassVar[str] = "td3"
@@ -78,14 +78,14 @@ class Td3(TorchAgent):
             actor_optimizer=self.actor_optimizer,
             **self.critics.parts,
         )
-        self.acting_modules["network"] = self.actor
+        self.acting_parts["network"] = self.actor
         self._actor_pair = list(self.actor_target.parameters()), list(self.actor.parameters())
-        self._critic_loss = self.maybe_compile(self.critic_loss)
-        self._actor_loss = self.maybe_compile(self.actor_loss)
+        self._critic_loss = self.backend.compile(self.critic_loss)
+        self._actor_loss = self.backend.compile(self.actor_loss)
 
     def learn(self, batch: TensorBatch) -> Update:
         """Updates the critics, then the actor and all targets (every `policy_delay` calls)."""
-        noise = self.normal(*batch.action.shape) if self.config.target_noise else None
+        noise = self.backend.normal(*batch.action.shape) if self.config.target_noise else None
         critic = self._critic_loss(batch, noise)
         metrics = critic.metrics | self.critics.update(critic.loss)
         if self.opt_steps % self.config.policy_delay == 0:
@@ -112,7 +112,8 @@ class Td3(TorchAgent):
     def actor_loss(self, batch: TensorBatch) -> Tensor:
         """Returns -E[Q_1(s, pi(s))], whose gradient is the deterministic policy gradient. []"""
         q: Tensor = self.first_critic(batch.obs, select_action(self.actor, batch.obs))  # [1, B, 1]
-        return -(batch.weight * q).mean()
+        loss: Tensor = -(batch.weight * q).mean()
+        return loss
 
     @property
     def policy_factory(self) -> PolicyFactory:

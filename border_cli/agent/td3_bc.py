@@ -18,7 +18,7 @@ from torch import Tensor
 
 from border_cli.agent.config import Td3BcConfig
 from border_cli.agent.td3 import Td3, select_action
-from border_cli.nn.tensor_batch import TensorBatch
+from border_cli.nn.batch import TensorBatch
 
 SMALLEST_SIZE = 1e-8  # lower bound on mean |Q|, to avoid division by zero
 
@@ -30,7 +30,8 @@ def imitating_loss(q: Tensor, action: Tensor, batch: TensorBatch, alpha: float) 
     """
     mean_abs_q = q.detach().abs().mean().clamp(min=SMALLEST_SIZE)
     squared_error = torch.square(action - batch.action).mean(dim=1, keepdim=True)  # [B, 1]
-    return (batch.weight * (squared_error - alpha / mean_abs_q * q)).mean()
+    loss: Tensor = (batch.weight * (squared_error - alpha / mean_abs_q * q)).mean()
+    return loss
 
 
 class Td3Bc(Td3):

@@ -26,7 +26,7 @@ from border_cli.agent.qrdqn import distance, quantile_regression
 from border_cli.agent.sac import ActorLoss, SoftActorCritic, policy_loss, scale_rewards
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Update
-from border_cli.nn.tensor_batch import TensorBatch
+from border_cli.nn.batch import TensorBatch
 
 
 def truncate_quantiles(quantiles: Tensor, dropped: int) -> Tensor:
@@ -84,18 +84,18 @@ class Tqc(SoftActorCritic):
         super().__init__(
             config, spec=spec, device=device, seed=seed, critic_outputs=config.num_quantiles
         )
-        self._critic_loss = self.maybe_compile(self.critic_loss)
-        self._actor_loss = self.maybe_compile(self.actor_loss)
+        self._critic_loss = self.backend.compile(self.critic_loss)
+        self._actor_loss = self.backend.compile(self.actor_loss)
 
     def learn(self, batch: TensorBatch) -> Update:
         """Updates critics, actor and coefficient (every `policy_delay` calls), then the targets."""
         batch = scale_rewards(batch, self.config.reward_scale)
         ent_coef = self.ent_coef()
-        critic = self._critic_loss(batch, self.normal(*batch.action.shape), ent_coef)
+        critic = self._critic_loss(batch, self.backend.normal(*batch.action.shape), ent_coef)
         metrics = {**critic.metrics, "ent_coef": ent_coef}
         metrics |= self.critics.update(critic.loss)
         if self.opt_steps % self.config.policy_delay == 0:
-            actor = self._actor_loss(batch, self.normal(*batch.action.shape), ent_coef)
+            actor = self._actor_loss(batch, self.backend.normal(*batch.action.shape), ent_coef)
             metrics |= self.update_actor(actor, batch.weight)
         self.critics.update_target()
         return Update(metrics=metrics, td_error=mean_distance(critic.q, critic.target))

@@ -113,6 +113,8 @@ class ValueConfig(LearnerConfig):
 class DqnConfig(ValueConfig):
     """Deep Q-network (DQN); see conf/tuned/dqn_<env>.yaml for tuned settings."""
 
+    numpy_networks: ClassVar[bool] = True
+
     loss: Loss = setting(
         Loss.huber,
         "loss of the TD error: huber (threshold 1) or mse; unused if num_atoms > 1",
@@ -201,6 +203,8 @@ class QuantileConfig(ValueConfig):
 @dataclass(kw_only=True)
 class QrdqnConfig(QuantileConfig):
     """QR-DQN; see conf/tuned/qrdqn_<env>.yaml for tuned settings."""
+
+    numpy_networks: ClassVar[bool] = True
 
     num_quantiles: int = setting(
         50, "quantiles per action; 200 in the paper", low=1, takes_memory=True

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from border_cli.agent.torch_agent import TorchAgent
+from border_cli.agent.learning_agent import LearningAgent
 from border_cli.core.interfaces import Agent
 from border_cli.core.spaces import EnvSpec
 from border_cli.errors import ConfigError
@@ -47,8 +47,7 @@ class Needs:
 
 def agent_part(effective: EffectiveSettings, agent: Agent) -> MemoryPart:
     """Estimates the memory of an agent and its copies from the number of its parameters."""
-    weights = agent.weights().values() if isinstance(agent, TorchAgent) else ()
-    count = sum(array.size for arrays in weights for array in arrays.values())
+    count = agent.num_parameters if isinstance(agent, LearningAgent) else 0
     settings = {"parameters": f"{count:,}", **effective.config.agent.taking_memory()}
     because = ", ".join(f"{name}={value}" for name, value in settings.items())
     return MemoryPart("agent", PARAMETER_NBYTES * count, because)

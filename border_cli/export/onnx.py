@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from border_cli.agent.greedy import ActionSelector
-from border_cli.agent.torch_agent import TorchAgent
+from border_cli.agent.learning_agent import LearningAgent
 from border_cli.core.spaces import ACTION_MASK, RawSpace, has_masks
 from border_cli.errors import ConfigError, reason_of
 from border_cli.export.form import PolicyForm
@@ -29,10 +29,10 @@ class RawPolicy(nn.Module):
     fractions: Tensor  # [K]
     shares: Tensor  # [K]
 
-    def __init__(self, agent: TorchAgent, form: PolicyForm) -> None:
+    def __init__(self, agent: LearningAgent, form: PolicyForm) -> None:
         super().__init__()
-        self.features = agent.acting_modules["features"]
-        self.network = agent.acting_modules["network"]
+        self.features = agent.acting_parts["features"]
+        self.network = agent.acting_parts["network"]
         self._choice = ActionSelector(form.greedy, form.spec.action, torch, torch.from_numpy)
         self._twin, self._form, raw = form.twin, form.twin_form, form.spec.raw
         assert raw is not None
@@ -77,7 +77,7 @@ def _as_float_or_index(space: RawSpace, values: Tensor) -> Tensor:
     return indices if space.kind == "Discrete" else indices.flatten(1)
 
 
-def write_onnx(agent: TorchAgent, form: PolicyForm, path: Path) -> None:
+def write_onnx(agent: LearningAgent, form: PolicyForm, path: Path) -> None:
     """Writes the graph; raises ConfigError if torch cannot export a user's network."""
     policy = RawPolicy(agent, form).eval().requires_grad_(False)
     example = []

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from border_cli import __version__
 from border_cli.agent.greedy import ActionSelector
 from border_cli.agent.learner_config import LearnerConfig
+from border_cli.agent.learning_agent import LearningAgent
 from border_cli.agent.policies import NetworkPolicy
-from border_cli.agent.torch_agent import TorchAgent
 from border_cli.core.interfaces import Evaluation, Policy
 from border_cli.core.raw_values import batch_of
 from border_cli.core.rows import join_arrays
@@ -42,7 +42,7 @@ from border_cli.run.exported import (
     VERSION,
     open_export,
 )
-from border_cli.settings.networks import Matmul, MatmulPrecision
+from border_cli.settings.networks import BackendName, Matmul, MatmulPrecision
 from border_cli.settings.run import RunConfig
 from border_cli.system.files import POLICY_JSON, checksum, write_json
 
@@ -51,10 +51,15 @@ MOST_WATCHED = 10 * MOST_KEPT  # number of recorded observations from which thes
 
 
 def in_float32(config: RunConfig) -> RunConfig:
-    """Returns the settings with full float32 precision for matrix products."""
+    """Returns the settings for modules of torch with full float32 precision for matrix products."""
     agent = config.agent
     if isinstance(agent, LearnerConfig):
-        agent = replace(agent, matmul=Matmul.mkl, matmul_precision=MatmulPrecision.highest)
+        agent = replace(
+            agent,
+            backend=BackendName.torch,
+            matmul=Matmul.mkl,
+            matmul_precision=MatmulPrecision.highest,
+        )
     return replace(config, agent=agent)
 
 
@@ -66,7 +71,7 @@ def form_of(agent: Any, policy: Any, name: str) -> PolicyForm:
     greedy = policy.greedy_form if isinstance(policy, NetworkPolicy) else None
     if (
         greedy is None
-        or not isinstance(agent, TorchAgent)
+        or not isinstance(agent, LearningAgent)
         or (twin := type(policy.network).__name__) not in TWINS
         or agent.spec.raw is None
     ):
@@ -114,7 +119,7 @@ class ObservationRecorder(Policy):
 def write(
     place: Path,
     effective: EffectiveSettings,
-    agent: TorchAgent,
+    agent: LearningAgent,
     policy: NetworkPolicy,
     form: PolicyForm,
     stop: StopFlag,
@@ -152,7 +157,7 @@ def write(
 
 def write_formats(
     folder: Path,
-    agent: TorchAgent,
+    agent: LearningAgent,
     policy: NetworkPolicy,
     form: PolicyForm,
     rows: Array,
@@ -199,7 +204,7 @@ def _verification(policy: NetworkPolicy, form: PolicyForm, rows: Array) -> dict[
     }
 
 
-def seal(folder: Path, agent: TorchAgent, form: PolicyForm) -> None:
+def seal(folder: Path, agent: LearningAgent, form: PolicyForm) -> None:
     """Writes `policy.json`, with the checksums of all other files in the folder."""
     content = {
         "format": FORMAT,

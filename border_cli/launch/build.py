@@ -15,8 +15,9 @@ import numpy as np
 
 from border_cli.actor_manager.actor import ActorFactory
 from border_cli.actor_manager.weights import forms_of
+from border_cli.agent.backend_choice import has_cuda
 from border_cli.agent.learner_config import LearnerConfig
-from border_cli.agent.torch_agent import TorchAgent
+from border_cli.agent.learning_agent import LearningAgent
 from border_cli.config.job import resolved_yaml
 from border_cli.core.callback import Callback
 from border_cli.core.interfaces import (
@@ -51,8 +52,6 @@ from border_cli.evaluator.runner import (
 )
 from border_cli.launch.effective import EffectiveSettings
 from border_cli.launch.trial import try_environments
-from border_cli.nn.device import resolve_device
-from border_cli.nn.matmul import describe_matmul
 from border_cli.registry import (
     ACTOR_MANAGERS,
     AGENTS,
@@ -116,22 +115,17 @@ def build_agent(effective: EffectiveSettings, spec: EnvSpec, *, learns: bool = T
 
 def computes_on_cuda(config: RunConfig) -> bool:
     """Returns whether the learner uses a GPU of this machine."""
-    return resolve_device(config.device).type == "cuda"
+    return config.device.startswith("cuda") or (config.device == "auto" and has_cuda())
 
 
-def matmul_of_agent(effective: EffectiveSettings, agent: Agent) -> list[tuple[str, str]]:
-    """Returns a header line with the matmul backend of the updates, or nothing on a GPU."""
-    settings = effective.config.agent
-    if not isinstance(agent, TorchAgent) or not isinstance(settings, LearnerConfig):
-        return []
-    if agent.device.type != "cpu":
-        return []
-    return [("matmul", describe_matmul(settings.matmul, settings.matmul_precision))]
+def backend_lines(agent: Agent) -> list[tuple[str, str]]:
+    """Returns header lines on the library that computes updates, and on its products."""
+    return agent.backend.describe() if isinstance(agent, LearningAgent) else []
 
 
 def encoders_of(agent: Agent) -> list[tuple[str, str]]:
     """Returns a header entry with one line for each image that the agent encodes, if any."""
-    if not isinstance(agent, TorchAgent):
+    if not isinstance(agent, LearningAgent):
         return []
     lines = []
     for key, image in agent.architecture.images.items():

@@ -19,7 +19,7 @@ from border_cli.core.interfaces import Agent, Evaluator
 from border_cli.core.output import FILE_ONLY
 from border_cli.core.spaces import DictSpace, EnvSpec, Space
 from border_cli.evaluator.config import LOCAL, EpisodesConfig
-from border_cli.launch.build import encoders_of, matmul_of_agent, normalizing_wrappers
+from border_cli.launch.build import backend_lines, encoders_of, normalizing_wrappers
 from border_cli.launch.effective import EffectiveSettings
 from border_cli.launch.run import Run, restored_line
 from border_cli.recorder import terminal
@@ -69,7 +69,7 @@ def header_lines(
         *schedule_lines(effective),
         ("actors", actors_line(effective)),
         ("device", f"{agent.device_name}, {threads}, {cores}"),
-        *matmul_of_agent(effective, agent),
+        *backend_lines(agent),
         *_data_lines(effective),
         ("evaluation", f"{evaluator.describe()}{_where(effective, spec)}"),
         *_other_env_lines(effective),

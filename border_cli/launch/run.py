@@ -37,6 +37,7 @@ from border_cli.errors import (
 )
 from border_cli.launch.attempt import Attempt, start_attempt
 from border_cli.launch.build import (
+    backend_lines,
     build_actors,
     build_agent,
     build_callbacks,
@@ -50,7 +51,6 @@ from border_cli.launch.build import (
     build_replay_buffer,
     build_trainer,
     env_factory,
-    matmul_of_agent,
     observe_stored,
     run_info,
 )
@@ -199,7 +199,7 @@ class Run:
         cleanup.callback(self._runner.close)
         # Creating environments has imported their modules.
         paths = dict.fromkeys([*self.job.import_paths, *homes(modules_of(effective.config))])
-        self._record.add(import_paths=list(paths), **dict(matmul_of_agent(effective, self.agent)))
+        self._record.add(import_paths=list(paths), **dict(backend_lines(self.agent)))
 
     def _choose_recorders(self) -> Recorders:
         """Returns the caller's recorders, or those from the settings; a job of a sweep also records

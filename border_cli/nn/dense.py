@@ -1,16 +1,11 @@
-"""Dense layers: hand-written passes, and modules that may be normalised or noisy.
-
-The backward pass through ReLU and tanh is written by hand: autograd's bookkeeping costs more than
-the pass itself in networks this small, and makes an update of DQN 1.4 times as long. In networks
-that need autograd elsewhere, the layers are computed by torch, or by oneDNN (`onednn_layers`).
-"""
+"""Dense layers in torch, which may be normalised or noisy; products by torch or by oneDNN."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -22,8 +17,6 @@ from border_cli.nn.architecture import Architecture
 from border_cli.nn.initial_weights import fill_uniform
 from border_cli.nn.matmul import product, suits_onednn, uses_onednn
 from border_cli.settings.networks import Activation
-
-Gradient: TypeAlias = tuple[Tensor, ...]  # weight, bias, weight, bias, …
 
 # In place except for SiLU, whose gradient needs the input of the activation.
 ACTIVATIONS = {
@@ -41,80 +34,45 @@ class Layer(NamedTuple):
     bias: Tensor  # [outputs]
 
 
-def forward_pass(
-    layers: Sequence[Layer], rows: Tensor, *, onednn: bool, tanh: bool = False
-) -> list[Tensor]:
-    """Returns the inputs of each layer and the outputs of the network. [B, inputs] …, [B, outputs]
-
-    All layers but the last are followed by ReLU or tanh; autograd must be disabled.
-    """
-    inputs = [rows]
-    for weight, bias in layers[:-1]:
-        if tanh:
-            inputs.append(product(inputs[-1], weight.t(), bias, onednn=onednn).tanh_())
-        else:
-            inputs.append(product(inputs[-1], weight.t(), bias, "relu", onednn=onednn))
-    weight, bias = layers[-1]
-    inputs.append(product(inputs[-1], weight.t(), bias, onednn=onednn))
-    return inputs
-
-
-def compute_deltas(
-    layers: Sequence[Layer],
-    inputs: Sequence[Tensor],
-    grad_output: Tensor,
-    *,
-    onednn: bool,
-    tanh: bool = False,
-) -> list[Tensor]:
-    """Returns the gradient with respect to each layer's outputs before ReLU or tanh. [B, outputs] …
-
-    `inputs` come from `forward_pass`; `grad_output` is the gradient with respect to the outputs.
-    """
-    gradients = [grad_output]
-    for (weight, _), outputs in zip(layers[:0:-1], inputs[len(layers) - 1 : 0 : -1], strict=True):
-        grad_input = product(gradients[-1], weight, onednn=onednn)
-        if tanh:
-            gradients.append(torch.ops.aten.tanh_backward(grad_input, outputs))
-        else:
-            gradients.append(torch.ops.aten.threshold_backward(grad_input, outputs, 0))
-    return gradients[::-1]
-
-
-def compute_gradient(
-    layers: Sequence[Layer], deltas: Sequence[Tensor], inputs: Sequence[Tensor], *, onednn: bool
-) -> Gradient:
-    """Returns the gradient with respect to all weights and biases, given each layer's `inputs`."""
-    gradient: list[Tensor] = []
-    for (weight, _), delta, layer_input in zip(layers, deltas, inputs[: len(layers)], strict=True):
-        # In the memory layout of the weight, which is column-major in an ensemble.
-        if weight.is_contiguous():
-            gradient.append(product(delta.t(), layer_input, onednn=onednn))
-        else:
-            gradient.append(product(layer_input.t(), delta, onednn=onednn).t())
-        gradient.append(delta.sum(0))
-    return tuple(gradient)
-
-
 class _OneDnnLayers(torch.autograd.Function):
     """Dense layers with ReLU between them, computed by oneDNN as one node of the autograd graph."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, *parameters: Tensor) -> Tensor:
-        *ctx.inputs, outputs = forward_pass(_pair_parameters(parameters), rows, onednn=True)
+        *hidden, last = _pair_parameters(parameters)
+        ctx.inputs = [rows]  # of each layer
+        for weight, bias in hidden:
+            ctx.inputs.append(product(ctx.inputs[-1], weight.t(), bias, "relu", onednn=True))
         ctx.save_for_backward(*parameters)
-        return outputs
+        return product(ctx.inputs[-1], last.weight.t(), last.bias, onednn=True)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
         needs_rows, needs_weights, *_ = ctx.needs_input_grad
+        gradients: list[Tensor | None] = []
+        delta = grad_output  # gradient with respect to a layer's outputs before ReLU
         layers = _pair_parameters(ctx.saved_tensors)
-        layer_deltas = compute_deltas(layers, ctx.inputs, grad_output, onednn=True)
-        grad_rows = product(layer_deltas[0], layers[0].weight, onednn=True) if needs_rows else None
-        if not needs_weights:
-            return grad_rows, *(None,) * len(ctx.saved_tensors)
-        return grad_rows, *compute_gradient(layers, layer_deltas, ctx.inputs, onednn=True)
+        for i in reversed(range(len(layers))):
+            weight = layers[i].weight
+            if needs_weights:
+                gradients = [
+                    _weight_gradient(weight, delta, ctx.inputs[i]),
+                    delta.sum(0),
+                    *gradients,
+                ]
+            if i:
+                grad_input = product(delta, weight, onednn=True)
+                delta = torch.ops.aten.threshold_backward(grad_input, ctx.inputs[i], 0)
+        grad_rows = product(delta, layers[0].weight, onednn=True) if needs_rows else None
+        return grad_rows, *(gradients or [None] * len(ctx.saved_tensors))
+
+
+def _weight_gradient(weight: Tensor, delta: Tensor, layer_input: Tensor) -> Tensor:
+    """Returns it in the memory layout of the weight, which is column-major in an ensemble."""
+    if weight.is_contiguous():
+        return product(delta.t(), layer_input, onednn=True)
+    return product(layer_input.t(), delta, onednn=True).t()
 
 
 def _pair_parameters(parameters: Sequence[Tensor]) -> list[Layer]:
@@ -228,10 +186,8 @@ class Mlp(nn.Module):
             nn.LayerNorm(size) for size in (sizes[1:] if architecture.layer_norm else ())
         )
         self._activate = ACTIVATIONS[architecture.activation]
-        self.tanh = architecture.activation == Activation.tanh
         relu = architecture.activation == Activation.relu
         is_bare = not architecture.layer_norm and noisy_std is None and outputs is not None
-        self.plain = is_bare and (relu or self.tanh)  # computable by `forward_pass`
         self._fused = is_bare and relu and self.onednn
         self.memory = tuple(Layer(layer.weight, layer.bias) for layer in layers)
 

@@ -9,21 +9,13 @@ at batch 64 or with smaller networks.
 
 from __future__ import annotations
 
-import ctypes
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
 
 from border_cli.errors import ConfigError
-
-# The mmap and trim thresholds to which glibc adjusts itself after freeing a block of 32 MiB.
-LARGEST_BLOCK_NBYTES = 32 * 2**20
-KEPT_NBYTES = 2 * LARGEST_BLOCK_NBYTES
-
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # from <malloc.h>
-_SETTINGS_OF_USERS = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TOP_PAD_")
+from border_cli.system.processor import keep_freed_memory
 
 
 def resolve_device(name: str) -> torch.device:
@@ -78,26 +70,6 @@ def learner_thread(num_threads: int, matmul_precision: str = "highest") -> Itera
         torch.set_float32_matmul_precision(precision)
         torch.set_num_threads(threads)
         torch.set_flush_denormal(flushing)
-
-
-def keep_freed_memory(environ: Mapping[str, str] = os.environ) -> bool:
-    """Makes the process keep freed blocks of some 100 kB and reuse them.
-
-    By default, glibc returns them to the kernel, which clears the pages when they are requested
-    again. In an update of SAC at [256, 256] and batch 256, that took an eighth of the time, and
-    over a quarter if bfloat16 makes the products cheap. There is no getter, so this cannot be
-    undone. Returns False without glibc, or if environment variables configure malloc.
-    """
-    if any(name in environ for name in _SETTINGS_OF_USERS):
-        return False
-    if "glibc.malloc" in environ.get("GLIBC_TUNABLES", ""):
-        return False
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is None:
-        return False
-    # Setting only one would be worse: either of them disables glibc's own adjustment of both.
-    settings = (_MMAP_THRESHOLD, LARGEST_BLOCK_NBYTES), (_TRIM_THRESHOLD, KEPT_NBYTES)
-    return all(mallopt(name, nbytes) for name, nbytes in settings)
 
 
 def _flushes_denormals() -> bool:

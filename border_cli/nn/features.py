@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, MultiDiscreteSpace, Space
@@ -56,7 +58,7 @@ class Features(nn.Module):
         self.changes_nothing = (vectors or self._keeps_structure) and not normalize
         if self.normalizes:
             assert space is not None
-            self._excluded = torch.from_numpy(~measured_columns(space))  # [row_size] bool
+            self._measured = measured_columns(space)  # [row_size] bool
             self.register_buffer("mean", torch.zeros(architecture.row_size))
             self.register_buffer("inverse_std", torch.ones(architecture.row_size))
 
@@ -91,10 +93,10 @@ class Features(nn.Module):
             return rows
         return ((rows - self.mean) * self.inverse_std).clamp_(-LIMIT, LIMIT)
 
-    def refresh(self, mean: Tensor, std: Tensor) -> None:
+    def refresh(self, mean: NDArray[Any], std: NDArray[Any]) -> None:
         """Replaces the mean and standard deviation used for normalisation. [row_size]"""
-        self.mean.copy_(mean.masked_fill(self._excluded, 0.0))
-        self.inverse_std.copy_((1 / std).masked_fill(self._excluded, 1.0))
+        self.mean.copy_(torch.from_numpy(np.where(self._measured, mean, 0)))
+        self.inverse_std.copy_(torch.from_numpy(np.where(self._measured, 1 / std, 1)))
 
 
 def _channels_first(images: Tensor, image: Image) -> Tensor:

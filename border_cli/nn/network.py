@@ -1,23 +1,21 @@
-"""Networks of agents: construction, forward passes with a cache for backward passes, and copies."""
+"""Networks of agents in torch: construction, gradients and copies."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from border_cli.nn.architecture import Architecture
-from border_cli.nn.dense import Gradient, Mlp, compute_deltas, compute_gradient, forward_pass
+from border_cli.nn.dense import Mlp
 from border_cli.nn.features import FeatureTensors, Torso
 
 M = TypeVar("M", bound=nn.Module)
-
-Cache: TypeAlias = Tensor | list[Tensor]  # cache: outputs with autograd's graph, or layer inputs
 
 
 def torso_of(architecture: Architecture, rng: np.random.Generator) -> Torso:
@@ -33,28 +31,38 @@ def torso_of(architecture: Architecture, rng: np.random.Generator) -> Torso:
     return Torso(architecture.row_size)
 
 
-class LearnedNetwork(nn.Module):
-    """A network that backpropagates a gradient with respect to its outputs, by autograd.
+class LearnedModule(nn.Module):
+    """A module that backpropagates a gradient with respect to its outputs, by autograd."""
 
-    A subclass may implement the backward pass by hand.
-    """
+    @torch.no_grad()
+    def predict(self, *inputs: Any) -> Tensor:
+        """Returns the outputs without gradients. [B, …] -> [B, outputs]"""
+        outputs: Tensor = self(*inputs)
+        return outputs
 
-    def forward_with_cache(self, *args: Any) -> tuple[Tensor, Cache]:
-        """Returns the outputs, detached, and the cache of this forward pass for `backward`."""
-        outputs: Tensor = self(*args)
+    def forward_with_cache(self, *inputs: Any) -> tuple[Tensor, Tensor]:
+        """Returns the outputs, detached, and with their graph, for `backward`."""
+        outputs: Tensor = self(*inputs)
         return outputs.detach(), outputs
 
-    def backward(self, cache: Cache, grad_output: Tensor) -> Gradient:
+    def backward(self, cache: Tensor, grad_output: Tensor) -> tuple[Tensor, ...]:
         """Returns the gradient with respect to all trainable parameters."""
-        assert isinstance(cache, Tensor)
         return torch.autograd.grad(cache, self._leaves, grad_output)
+
+    def make_target(self) -> Self:
+        """Returns a copy without gradients."""
+        return target_of(self)
+
+    def move_towards(self, online: Self, tau: float) -> None:
+        """See `polyak_update`."""
+        polyak_update(self.parameters(), online.parameters(), tau)
 
     @cached_property
     def _leaves(self) -> list[nn.Parameter]:
         return [leaf for leaf in self.parameters() if leaf.requires_grad]
 
 
-class Network(LearnedNetwork):
+class Network(LearnedModule):
     """Convolutions if there are images, then dense layers; `NumpyNetwork` is the counterpart."""
 
     def __init__(
@@ -69,30 +77,10 @@ class Network(LearnedNetwork):
         self.torso = torso_of(architecture, rng)
         sizes = [self.torso.size, *architecture.hidden]
         self.mlp = Mlp(architecture, sizes, outputs, rng, final_bound=final_bound)
-        only_dense = type(self).forward is Network.forward and not architecture.has_encoder
-        self._by_hand = only_dense and self.mlp.plain
-        self._layers = self.mlp.memory
-        self._form = {"onednn": self.mlp.onednn, "tanh": self.mlp.tanh}
 
     def forward(self, features: FeatureTensors) -> Tensor:
         result: Tensor = self.mlp(self.torso(features))  # [B, outputs]
         return result
-
-    def forward_with_cache(self, *args: Any) -> tuple[Tensor, Cache]:
-        if not self._by_hand or torch.compiler.is_compiling():  # autograd's backward is compiled
-            return super().forward_with_cache(*args)
-        if torch.is_grad_enabled():  # the block takes 3 µs, so it is skipped if possible
-            with torch.no_grad():
-                return self.forward_with_cache(*args)
-        inputs = forward_pass(self._layers, args[0], **self._form)
-        return inputs[-1], inputs
-
-    def backward(self, cache: Cache, grad_output: Tensor) -> Gradient:
-        if isinstance(cache, Tensor):
-            return super().backward(cache, grad_output)
-        with torch.no_grad():
-            layer_deltas = compute_deltas(self._layers, cache, grad_output, **self._form)
-            return compute_gradient(self._layers, layer_deltas, cache, onednn=self.mlp.onednn)
 
 
 def target_of(network: M) -> M:

@@ -1,14 +1,11 @@
 """Optimizers that clip the norm of the gradient: our own Adam, and those of torch.optim by name.
 
-Kingma and Ba 2015, "Adam: a method for stochastic optimization", Algorithm 1.
-
 Each optimizer requests gradients for its own parameters only, so no unused gradient is computed.
 """
 
 from __future__ import annotations
 
 import inspect
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -17,13 +14,11 @@ from torch import Tensor
 from torch.utils._pytree import tree_map_
 
 from border_cli.errors import ConfigError
-from border_cli.nn.saving import to_tensors
+from border_cli.nn.adam_form import ADAM, ADAM_EPSILON, AdamForm, adam_form
+from border_cli.nn.backend import Optimizer
+from border_cli.nn.tensors import to_tensors
 from border_cli.settings.schedule import Schedule, value_at
 from border_cli.words import unknown
-
-BETA_1 = 0.9
-BETA_2 = 0.999
-EPSILON = 1e-8
 
 _OURS = ("params", "lr")  # not part of agent.optimizer_kwargs
 _NO_MAXIMA: list[Tensor] = []  # used by the AMSGrad variant only
@@ -32,8 +27,8 @@ _NO_MAXIMA: list[Tensor] = []  # used by the AMSGrad variant only
 UNFIT = ("Optimizer", "LBFGS", "SparseAdam", "Muon")
 
 
-class Optimizer(ABC):
-    """Updates parameters; owned by the learner's thread."""
+class TensorOptimizer(Optimizer):
+    """Updates tensors; owned by the learner's thread."""
 
     def __init__(
         self,
@@ -48,7 +43,8 @@ class Optimizer(ABC):
 
     def minimize(self, loss: Tensor) -> Tensor | None:
         """Takes one step along the gradient of `loss`; returns the result of `step`."""
-        return self.step(torch.autograd.grad(loss, self.parameters))
+        result: Tensor | None = self.step(torch.autograd.grad(loss, self.parameters))
+        return result
 
     def clipping(self, gradient: tuple[Tensor, ...]) -> tuple[Tensor | None, Tensor | None]:
         """Returns the norm of the gradient and the divisor that clips it, or None if clipping is
@@ -58,25 +54,6 @@ class Optimizer(ABC):
         norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradient)))  # []
         return norm, (norm / self._max_grad_norm).clamp(min=1.0)
 
-    @abstractmethod
-    def step(self, gradient: tuple[Tensor, ...]) -> Tensor | None:
-        """Takes one step along `gradient`, one tensor per parameter; clipping overwrites it.
-
-        Returns the norm before clipping, or None if clipping is disabled.
-        """
-
-    @abstractmethod
-    def set_learning_rate(self, value: float) -> None:
-        """Sets the learning rate of the following steps."""
-
-    @abstractmethod
-    def state_dict(self) -> Mapping[str, Any]:
-        """Returns the state itself, not a copy."""
-
-    @abstractmethod
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores a state returned by `state_dict`, of tensors on any device or of arrays."""
-
 
 def make_optimizer(
     name: str,
@@ -85,25 +62,24 @@ def make_optimizer(
     *,
     learning_rate: float | Schedule,
     max_grad_norm: float | None = None,
-    epsilon: float = EPSILON,
-) -> Optimizer:
+    epsilon: float = ADAM_EPSILON,
+) -> TensorOptimizer:
     """Builds the optimizer named by `agent.optimizer`, for the trainable parameters.
 
     An `epsilon` other than Adam's default is passed to any optimizer that accepts one. Raises
     ConfigError if torch does not accept the name or the arguments.
     """
     leaves = [leaf for leaf in parameters if leaf.requires_grad]
-    if name == "adam":
-        return Adam(
-            leaves, learning_rate=learning_rate, max_grad_norm=max_grad_norm, epsilon=epsilon
-        )
+    form = adam_form(name, kwargs, epsilon)
+    if form is not None:
+        return Adam(leaves, learning_rate=learning_rate, max_grad_norm=max_grad_norm, form=form)
     kind = _find_kind(name)
     arguments = {"lr": value_at(learning_rate, 0), **kwargs}
-    if epsilon != EPSILON:
+    if epsilon != ADAM_EPSILON:
         if "eps" not in inspect.signature(kind).parameters:
             raise ConfigError(
-                f"agent.adam_epsilon must be {EPSILON:g} with agent.optimizer={name}, which has no "
-                f"epsilon, got {epsilon!r}"
+                f"agent.adam_epsilon must be {ADAM_EPSILON:g} with agent.optimizer={name}, which "
+                f"has no epsilon, got {epsilon!r}"
             )
         arguments.setdefault("eps", epsilon)
     try:
@@ -128,8 +104,8 @@ def _find_kind(name: str) -> Any:
     return kinds[name]
 
 
-class Adam(Optimizer):
-    """Adam, computed by torch's fused kernel.
+class Adam(TensorOptimizer):
+    """Adam or AdamW, computed by torch's fused kernel.
 
     `torch.optim.Adam(fused=True)` calls the same kernel, but the first torch optimizer of a process
     imports torch._dynamo (0.7 s or more), and its bookkeeping costs over a tenth of a small update.
@@ -141,12 +117,13 @@ class Adam(Optimizer):
         *,
         learning_rate: float | Schedule,
         max_grad_norm: float | None = None,
-        epsilon: float = EPSILON,
+        form: AdamForm = ADAM,
     ) -> None:
         super().__init__(parameters, learning_rate=learning_rate, max_grad_norm=max_grad_norm)
         self._settings: dict[str, Any] = {
-            **{"lr": value_at(learning_rate, 0), "beta1": BETA_1, "beta2": BETA_2, "eps": epsilon},
-            **{"weight_decay": 0.0, "amsgrad": False, "maximize": False},
+            **{"lr": value_at(learning_rate, 0), "beta1": form.betas[0], "beta2": form.betas[1]},
+            **{"eps": form.epsilon, "weight_decay": form.weight_decay},
+            **{"amsgrad": False, "maximize": False},
         }
         self._memory = [parameter.detach() for parameter in self.parameters]  # without autograd
         self._means = [torch.zeros_like(parameter) for parameter in self._memory]
@@ -161,7 +138,9 @@ class Adam(Optimizer):
         # The kernel ignores strides and reads gradients in the memory order of their parameters.
         gradients = [part.contiguous() for part in gradient]
         averages = self._means, self._squares, _NO_MAXIMA, self._steps
-        torch._fused_adam_(self._memory, gradients, *averages, **self._settings, grad_scale=divisor)
+        torch._fused_adamw_(
+            self._memory, gradients, *averages, **self._settings, grad_scale=divisor
+        )
         torch.autograd.graph.increment_version(self._memory)  # the kernel does not do this
         return norm
 
@@ -176,7 +155,7 @@ class Adam(Optimizer):
         tree_map_(Tensor.copy_, self.state_dict(), to_tensors(state))
 
 
-class TorchOptimizer(Optimizer):
+class TorchOptimizer(TensorOptimizer):
     """An optimizer of torch.optim, with the same clipping as `Adam`."""
 
     def __init__(

@@ -16,10 +16,10 @@ from border_cli.nn.architecture import Architecture
 from border_cli.nn.dense import Dense, Mlp
 from border_cli.nn.features import FeatureTensors
 from border_cli.nn.matmul import uses_onednn
-from border_cli.nn.network import LearnedNetwork, torso_of
+from border_cli.nn.network import LearnedModule, torso_of
 
 
-class QuantileNetwork(LearnedNetwork):
+class QuantileNetwork(LearnedModule):
     """f(psi(s) * phi(tau)); `NumpyQuantileNetwork` is the numpy counterpart.
 
     The last hidden layer belongs to f and all others to psi, as in the paper with convolutions. A

@@ -17,7 +17,7 @@ from border_cli.core.types import map_array
 from border_cli.nn.architecture import Architecture
 from border_cli.nn.features import Features
 from border_cli.nn.network import torso_of
-from border_cli.nn.tensor_batch import tensor_obs
+from border_cli.nn.tensors import tensor_obs
 
 
 class TorchEncoder:

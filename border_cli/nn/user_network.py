@@ -19,7 +19,7 @@ from border_cli.core.types import map_array
 from border_cli.errors import ConfigError, place_of
 from border_cli.nn.architecture import Architecture
 from border_cli.nn.features import FeatureTensors, TensorObs, Torso
-from border_cli.nn.tensor_batch import tensor_obs
+from border_cli.nn.tensors import tensor_obs
 
 ROWS = 2  # size of the test batch: with 1, errors of BatchNorm and `squeeze` go unnoticed
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from border_cli.nn.architecture import Architecture
 from border_cli.nn.dense import Mlp, NoisyDense
 from border_cli.nn.features import FeatureTensors
-from border_cli.nn.network import LearnedNetwork, torso_of
+from border_cli.nn.network import LearnedModule, torso_of
 
 
 def scale_noise(normal: Tensor) -> Tensor:
@@ -18,7 +18,7 @@ def scale_noise(normal: Tensor) -> Tensor:
     return normal.sign() * normal.abs().sqrt()
 
 
-class ValueNetwork(LearnedNetwork):
+class ValueNetwork(LearnedModule):
     """Q(s, a) of every action, or the logits of its atoms; `NumpyValueNetwork` is its counterpart.
 
     Dueling: Wang et al. 2016, "Dueling network architectures for deep reinforcement learning",

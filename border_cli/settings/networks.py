@@ -5,6 +5,14 @@ from __future__ import annotations
 from enum import StrEnum
 
 
+class BackendName(StrEnum):
+    """Library that computes updates."""
+
+    auto = "auto"
+    numpy = "numpy"
+    torch = "torch"
+
+
 class Matmul(StrEnum):
     """Matmul backend of dense layers on a CPU."""
 

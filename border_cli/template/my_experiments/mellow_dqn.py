@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from border_cli.agent.dqn import Dqn
 from border_cli.core.spaces import EnvSpec
-from border_cli.nn.tensor_batch import TDLoss, TDResult, TensorBatch
+from border_cli.nn.batch import TDLoss, TDResult, TensorBatch
 from torch import Tensor
 
 from my_experiments.config import MellowDqnConfig

@@ -1,64 +1,65 @@
-"""Base class of agents that learn with torch: state, snapshots, statistics, generators.
+"""Base class of agents that learn: state, snapshots, statistics, schedules.
 
 The file of each agent contains its losses and the order of its gradient steps. Formulas are pure
-functions on tensors of any precision, so that tests can compare them with other implementations in
+functions of arrays of any precision, so that tests can compare them with other implementations in
 float64.
 """
 
 from __future__ import annotations
 
+import logging
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, ParamSpec, TypeVar
+from typing import Any, ClassVar
 
 import numpy as np
-import torch
-from torch import Tensor, nn
 
 from border_cli.agent.action_space import action_bounds
-from border_cli.agent.augmentation import shift_batch
+from border_cli.agent.backend_choice import make_backend
 from border_cli.agent.learner_config import LearnerConfig
 from border_cli.agent.normalization import Normalization
-from border_cli.agent.saved_state import Part, SavedState
+from border_cli.agent.saved_state import SavedState
 from border_cli.core.interfaces import Agent
 from border_cli.core.returns import Moments
 from border_cli.core.seeding import derived_seed
 from border_cli.core.spaces import EnvSpec, has_masks, split_mask
 from border_cli.core.state import first_not_finite
 from border_cli.core.types import Batch, Column, Snapshot, Transitions, Update
-from border_cli.nn.device import learner_thread, refuse_other_dtype, resolve_device
+from border_cli.nn.adam_form import ADAM_EPSILON
+from border_cli.nn.arrays import AnyTensor
+from border_cli.nn.backend import Backend, Optimizer, Part
+from border_cli.nn.batch import TensorBatch, empty_batch
 from border_cli.nn.numpy_network import ActingNetwork, MakeActing, MakeEncoder, NumpyNetwork
-from border_cli.nn.optimizer import EPSILON, Optimizer, make_optimizer
-from border_cli.nn.saving import copy_arrays, to_arrays
-from border_cli.nn.tensor_batch import TensorBatch, TensorBatches, empty_batch
 from border_cli.settings.schedule import Schedule, schedule_of
 
-P = ParamSpec("P")
-R = TypeVar("R")
+log = logging.getLogger(__name__)
 
 
 def gradient_step(
-    optimizer: Optimizer, loss: Tensor, loss_name: str, norm_name: str
-) -> dict[str, Tensor]:
-    """Performs a gradient step. Returns the loss, and the gradient norm if it is clipped."""
+    optimizer: Any, loss: AnyTensor, loss_name: str, norm_name: str
+) -> dict[str, AnyTensor]:
+    """Performs a gradient step. Returns the loss, and the gradient norm if it is clipped.
+
+    `optimizer` is a `TensorOptimizer`.
+    """
     norm = optimizer.minimize(loss)
     return {loss_name: loss.detach(), **norm_metric(norm, norm_name)}
 
 
-def norm_metric(norm: Tensor | None, name: str) -> dict[str, Tensor]:
+def norm_metric(norm: AnyTensor | None, name: str) -> dict[str, AnyTensor]:
     """Returns the gradient norm as a metric, or no metric if `norm` is None (no clipping)."""
     return {} if norm is None else {name: norm}
 
 
-class TorchAgent(Agent):
+class LearningAgent(Agent):
     """Owns the weights, optimizers, statistics and random number generators of an agent.
 
     In its constructor, a subclass registers the contents of its checkpoints (`register_state`) and
-    the network used for acting (`acting_modules`). It implements `learn`. Called by the learner
+    the network used for acting (`acting_parts`). It implements `learn`. Called by the learner
     thread only.
     """
 
@@ -67,21 +68,23 @@ class TorchAgent(Agent):
     config: LearnerConfig
 
     def __init__(self, config: LearnerConfig, *, spec: EnvSpec, device: str, seed: int) -> None:
-        refuse_other_dtype()
         self.config = config
         self.spec = spec
-        self._device = resolve_device(device)
         self.architecture = config.architecture(spec.observation)
-        self._normalization = Normalization(config, self.architecture, self._device, env=spec.id)
-        self.features = self._normalization.features
-        # Both generators are on the CPU, so that a seed gives the same numbers on every device.
         self.init_generator = np.random.default_rng(seed)
-        self.noise_generator = torch.Generator().manual_seed(derived_seed(seed, 1))
+        self.backend: Backend = make_backend(
+            config,
+            self.architecture,
+            device=device,
+            generator=self.init_generator,
+            noise_seed=derived_seed(seed, 1),
+        )
+        self._normalization = Normalization(config, self.architecture, self.backend, env=spec.id)
+        self.features = self._normalization.features
         bounds = action_bounds(spec.action)
-        self._bounds: list[Tensor] | None = None  # middle and half
+        self._bounds: list[AnyTensor] | None = None  # middle and half
         if bounds is not None:
-            ranges = bounds.middle, bounds.half
-            self._bounds = [torch.from_numpy(array).to(self._device) for array in ranges]
+            self._bounds = [self.backend.tensor(array) for array in (bounds.middle, bounds.half)]
         self._augmented_images = tuple(self.architecture.images) if config.augment != "none" else ()
         if config.augment != "none" and not self._augmented_images:
             config.refuse(
@@ -98,11 +101,8 @@ class TorchAgent(Agent):
         self.observes = "obs" in statistics
         self._needs_preparation = self._bounds is not None or self._normalization.changes_batches
         # Contents of snapshots; subclasses add the `network`.
-        self.acting_modules = nn.ModuleDict({"features": self.features})
+        self.acting_parts: dict[str, Any] = {"features": self.features}
         self._has_masks = has_masks(spec.observation)
-        self._batches = TensorBatches(
-            self._device, own_memory=config.compile, has_masks=self._has_masks
-        )
 
     def register_state(self, **parts: Part) -> None:
         """Registers modules and optimizers that are saved in checkpoints."""
@@ -114,24 +114,30 @@ class TorchAgent(Agent):
     def weights(self) -> dict[str, Any]:
         """Returns the arrays that `load_weights` restores, without copying them on the CPU."""
         return {
-            name: to_arrays(part.state_dict())
+            name: self.backend.to_arrays(part.state_dict())
             for name, part in self._parts.items()
             if not isinstance(part, Optimizer) and name not in self.targets
         }
 
+    @property
+    def num_parameters(self) -> int:
+        """Number of learned weights, without target networks."""
+        parts = self.weights()
+        parts.pop("statistics", None)
+        return sum(array.size for arrays in parts.values() for array in arrays.values())
+
     def make_optimizer(
         self,
-        network: nn.Module,
+        network: Part | Sequence[Part],
         learning_rate: float | Mapping[str, Any],
         max_grad_norm: float | None,
         *,
-        epsilon: float = EPSILON,
-    ) -> Optimizer:
-        """Builds an optimizer for all weights of a network, with optional gradient clipping."""
-        return make_optimizer(
-            self.config.optimizer,
-            self.config.optimizer_kwargs,
-            network.parameters(),
+        epsilon: float = ADAM_EPSILON,
+    ) -> Any:
+        """Builds the optimizer of all weights of one or several networks, with optional clipping
+        of the gradient's norm."""
+        return self.backend.make_optimizer(
+            network if isinstance(network, Sequence) else [network],
             learning_rate=schedule_of(learning_rate),
             max_grad_norm=max_grad_norm,
             epsilon=epsilon,
@@ -147,14 +153,6 @@ class TorchAgent(Agent):
             encoder = partial(TorchEncoder, self.architecture, normalize=normalize)
         return partial(twin, self.architecture, encoder, **form)
 
-    def maybe_compile(self, function: Callable[P, R]) -> Callable[P, R]:
-        """Compiles the function if `agent.compile` is set, and otherwise returns it unchanged."""
-        if not self.config.compile:
-            return function
-        from border_cli.nn.compile import Compiled  # imported late: rarely used
-
-        return Compiled(function, self._device)
-
     @property
     def batch_columns(self) -> Sequence[Column]:
         """Additional columns of a batch."""
@@ -164,14 +162,6 @@ class TorchAgent(Agent):
     def update_period(self) -> int:
         """Number of consecutive updates that cover all steps of the algorithm."""
         return 1
-
-    def normal(self, *shape: int) -> Tensor:
-        """Draws standard normal noise from the saved generator."""
-        return torch.randn(shape, generator=self.noise_generator).to(self._device)
-
-    def uniform(self, *shape: int) -> Tensor:
-        """Draws uniform noise in [0, 1) from the saved generator."""
-        return torch.rand(shape, generator=self.noise_generator).to(self._device)
 
     @abstractmethod
     def learn(self, batch: TensorBatch) -> Update | None:
@@ -186,7 +176,7 @@ class TorchAgent(Agent):
         for optimizer, learning_rate in self._scheduled:
             optimizer.set_learning_rate(learning_rate.at(self._opt_steps))
         self._opt_steps += 1
-        tensors = self._batches.convert(batch)
+        tensors = self.backend.convert(batch)
         update = self.learn(self._prepare(tensors) if self._needs_preparation else tensors)
         if update is None:
             self._opt_steps -= 1
@@ -196,10 +186,13 @@ class TorchAgent(Agent):
         if self._normalization.changes_batches:
             batch = self._normalization(batch)
         if self._augmented_images:
-            batch = shift_batch(batch, self._augmented_images, self.noise_generator)
+            from border_cli.agent.augmentation import shift_batch  # imported late: needs torch
+
+            batch = shift_batch(batch, self._augmented_images, self.backend.noise)
         if self._bounds is not None:
             middle, half = self._bounds
-            batch = batch._replace(action=(batch.action.flatten(1) - middle) / half)
+            action = batch.action.reshape(len(batch.action), -1)
+            batch = batch._replace(action=(action - middle) / half)
         return batch
 
     def observe(self, transitions: Transitions) -> None:
@@ -215,18 +208,18 @@ class TorchAgent(Agent):
         return self._opt_steps
 
     @property
-    def device(self) -> torch.device:
-        """Device on which updates run."""
-        return self._device
+    def device(self) -> Any:
+        """Device of the networks: a torch.device, or "cpu" in numpy."""
+        return self.backend.device
 
     @property
     def device_name(self) -> str:
         """Name of the device on which updates run: cpu, cuda or cuda:1."""
-        return str(self._device)
+        return str(self.backend.device)
 
     @contextmanager
     def learner_thread(self) -> Iterator[None]:
-        with learner_thread(self.config.num_threads or 1, self.config.matmul_precision):
+        with self.backend.learner_thread():
             if self.config.compile:  # compile now instead of during the first updates
                 state = self.state_dict()
                 for _ in range(self.update_period):
@@ -236,16 +229,20 @@ class TorchAgent(Agent):
             yield
 
     def snapshot(self, *, env_steps: int = 0, warm_up: bool = False) -> Snapshot:
+        arrays = {}
+        for part_name, part in self.acting_parts.items():
+            for name, array in self.backend.to_arrays(part.state_dict()).items():
+                arrays[f"{part_name}.{name}"] = copy = array.copy("K")
+                copy.setflags(write=False)
         return Snapshot(
-            opt_steps=self._opt_steps,
-            env_steps=env_steps,
-            warm_up=warm_up,
-            arrays=copy_arrays(self.acting_modules),
+            opt_steps=self._opt_steps, env_steps=env_steps, warm_up=warm_up, arrays=arrays
         )
 
     def _collect_state(self) -> dict[str, Any]:
         """Returns the state that updates change, without copying it on the CPU."""
-        return {name: to_arrays(part.state_dict()) for name, part in self._parts.items()}
+        return {
+            name: self.backend.to_arrays(part.state_dict()) for name, part in self._parts.items()
+        }
 
     def first_not_finite(self) -> str | None:
         return first_not_finite(self._collect_state())
@@ -253,7 +250,8 @@ class TorchAgent(Agent):
     def state_dict(self) -> dict[str, Any]:
         return {
             **deepcopy(self._collect_state()),
-            "noise": self.noise_generator.get_state().numpy(),
+            "backend": self.backend.name,
+            "noise": self.backend.noise_state(),
             "opt_steps": self._opt_steps,
             **self.config.semantic_settings,
         }
@@ -262,7 +260,15 @@ class TorchAgent(Agent):
         saved = self._wrap_state(state, "the saved state")
         for name, part in self._parts.items():
             saved.load(part, name)
-        self.noise_generator.set_state(torch.tensor(state["noise"]))
+        if state["backend"] == self.backend.name:
+            self.backend.load_noise_state(state["noise"])
+        else:
+            log.warning(
+                "the saved state was computed by agent.backend=%s and continues with %s: results "
+                "differ from those of an undivided run in the last bits",
+                state["backend"],
+                self.backend.name,
+            )
         self._opt_steps = int(state["opt_steps"])
 
     def load_weights(self, state: Mapping[str, Any]) -> None:
@@ -274,6 +280,6 @@ class TorchAgent(Agent):
                 saved.load_weights(part, self.targets.get(name, name))
 
     def _wrap_state(self, state: Mapping[str, Any], title: str) -> SavedState:
-        saved = SavedState(state, title, self.name, self.config)
+        saved = SavedState(state, title, self.name, self.config, self.backend.load)
         saved.check_compatible(self._normalization.statistics.keys())
         return saved
