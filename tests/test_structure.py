@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from border_cli.agent.torch_agent import TorchAgent
+from border_cli.agent.learning_agent import LearningAgent
 from border_cli.registry import AGENTS, register_builtin
 
 ROOT = Path(__file__).parents[1]
@@ -141,9 +141,9 @@ def test_agents_inherit_at_most_two_levels_below_their_base() -> None:
     register_builtin()
     kinds = [AGENTS.load(entry.config_type()) for entry in AGENTS]
     ours = [kind for kind in kinds if kind.__module__.startswith("border_cli.")]
-    learners = [kind for kind in ours if issubclass(kind, TorchAgent)]
+    learners = [kind for kind in ours if issubclass(kind, LearningAgent)]
     assert len(learners) >= 12
-    assert [kind.__name__ for kind in learners if kind.__mro__.index(TorchAgent) > 2] == []
+    assert [kind.__name__ for kind in learners if kind.__mro__.index(LearningAgent) > 2] == []
 
 
 def test_the_rules_allow_no_circle() -> None:

@@ -17,6 +17,7 @@ from border_cli.agent.qrdqn import Qrdqn
 from border_cli.core.spaces import DiscreteSpace, EnvSpec, LeafSpace, MultiDiscreteSpace
 from border_cli.errors import ConfigError
 from tests.support.continuous_env import batch
+from tests.support.saved_states import same
 from tests.support.spaces import reals
 
 NVEC = (2, 3, 2)
@@ -27,6 +28,7 @@ AGENTS: dict[str, Any] = {
         *(Dqn, DqnConfig),
         {"dueling": True, "num_atoms": 5, "noisy": True, "exploration": "greedy"},
     ),
+    "c51": (Dqn, DqnConfig, {"dueling": True, "num_atoms": 5}),
     "conservative": (Dqn, DqnConfig, {"conservative_weight": 1.0}),
     "qrdqn": (Qrdqn, QrdqnConfig, {"num_quantiles": 5}),
     "iqn": (Iqn, IqnConfig, {}),
@@ -60,17 +62,19 @@ def test_a_joint_action_is_allowed_where_each_of_its_choices_is(of: Any):
     assert DiscreteActions(DiscreteSpace(3)).joint_mask(single) is single
 
 
-@pytest.mark.parametrize("name", AGENTS)
-def test_joint_actions_are_learned_as_if_they_were_of_one_discrete_space(name: str):
-    joint = value_agent(name, MultiDiscreteSpace(NVEC))
-    single = value_agent(name, DiscreteSpace(12))
+@pytest.mark.parametrize(
+    ("name", "backend"),
+    [*((name, "torch") for name in AGENTS), ("dqn", "numpy"), ("c51", "numpy"), ("qrdqn", "numpy")],
+)
+def test_joint_actions_are_learned_as_if_they_were_of_one_discrete_space(name: str, backend: str):
+    joint = value_agent(name, MultiDiscreteSpace(NVEC), backend=backend)
+    single = value_agent(name, DiscreteSpace(12), backend=backend)
     for seed in range(3):
         rows = batch(seed, actions=12)
         single.update(rows)
         rows.action = JOINT[rows.action]
         joint.update(rows)
-    for name, weight in single.online.state_dict().items():
-        assert torch.equal(joint.online.state_dict()[name], weight)
+    assert same(joint.state_dict()["online"], single.state_dict()["online"])
     policies = [agent.policy_factory(np.random.default_rng(0)) for agent in (single, joint)]
     obs = batch(9, rows=50).obs
     for explore in (False, True):

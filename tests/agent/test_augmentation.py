@@ -13,7 +13,7 @@ from border_cli.agent.learner_config import Augmentation
 from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec
 from border_cli.core.types import Batch
 from border_cli.errors import ConfigError
-from border_cli.nn.tensor_batch import TensorBatch
+from border_cli.nn.batch import TensorBatch
 from tests.support.spaces import numbers, pixels
 
 IMAGE = pixels(1, 10, 10)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,7 @@ from torch import Tensor
 from torch.distributions import Categorical, Normal
 
 from border_cli.agent.densities import ChoiceDensity, GaussianDensity
-from border_cli.nn.choices import Choices
+from tests.support.libraries import both_libraries
 
 ROWS = 12
 
@@ -18,10 +20,11 @@ def randn(*shape: int, seed: int) -> Tensor:
     return torch.from_numpy(np.random.default_rng(seed).normal(size=shape))
 
 
+@both_libraries
 @pytest.mark.parametrize("by_entropy", [0.0, -0.3])
 @pytest.mark.parametrize("nvec", [(4,), (2, 3, 1)])
 @pytest.mark.parametrize("has_mask", [False, True])
-def test_choices(nvec: tuple[int, ...], has_mask: bool, by_entropy: float) -> None:
+def test_choices(wrap: Any, nvec: tuple[int, ...], has_mask: bool, by_entropy: float) -> None:
     size = sum(nvec)
     logits = randn(ROWS, size, seed=0).requires_grad_()
     mask = None
@@ -37,15 +40,17 @@ def test_choices(nvec: tuple[int, ...], has_mask: bool, by_entropy: float) -> No
     weights = randn(ROWS, seed=2)
     (expected,) = torch.autograd.grad((weights * log_prob + by_entropy * entropy).sum(), logits)
 
-    density = ChoiceDensity(Choices(nvec), logits.detach(), mask, action)
+    valid = None if mask is None else wrap(mask.numpy())
+    density = ChoiceDensity(nvec, wrap(logits.detach().numpy()), valid, wrap(action.numpy()))
     np.testing.assert_allclose(density.log_prob, log_prob.detach(), rtol=1e-10)
     np.testing.assert_allclose(density.entropy, entropy.detach(), rtol=1e-8, atol=1e-12)
-    (gradient,) = density.backward(weights, by_entropy)
+    (gradient,) = density.backward(wrap(weights.numpy()), by_entropy)
     np.testing.assert_allclose(gradient, expected, rtol=1e-8, atol=1e-10)
 
 
+@both_libraries
 @pytest.mark.parametrize("by_entropy", [0.0, -0.3])
-def test_a_gaussian(by_entropy: float) -> None:
+def test_a_gaussian(wrap: Any, by_entropy: float) -> None:
     mean, action = randn(ROWS, 3, seed=0).requires_grad_(), randn(ROWS, 3, seed=1)
     log_std = randn(3, seed=2).requires_grad_()
     normal = Normal(mean, log_std.exp())
@@ -54,10 +59,10 @@ def test_a_gaussian(by_entropy: float) -> None:
     loss = (weights * log_prob + by_entropy * entropy).sum()
     expected = torch.autograd.grad(loss, [mean, log_std])
 
-    density = GaussianDensity(mean.detach(), log_std.detach(), action)
+    density = GaussianDensity(*(wrap(part.detach().numpy()) for part in (mean, log_std, action)))
     np.testing.assert_allclose(density.log_prob, log_prob.detach(), rtol=1e-10)
     np.testing.assert_allclose(density.entropy, entropy.detach(), rtol=1e-10)
     for gradient, expected_gradient in zip(
-        density.backward(weights, by_entropy), expected, strict=True
+        density.backward(wrap(weights.numpy()), by_entropy), expected, strict=True
     ):
         np.testing.assert_allclose(gradient, expected_gradient, rtol=1e-10)

@@ -20,7 +20,7 @@ from border_cli.agent.discrete_sac import (
 )
 from border_cli.core.spaces import DiscreteSpace, EnvSpec, LeafSpace, MultiDiscreteSpace
 from border_cli.errors import ConfigError
-from border_cli.nn.tensor_batch import TensorBatch
+from border_cli.nn.batch import TensorBatch
 from tests.support.spaces import numbers, reals
 
 SPACES: dict[str, tuple[LeafSpace, list[int]]] = {

@@ -1,4 +1,4 @@
-"""The loss of DQN: by hand for two actions, against autograd and against rlax."""
+"""The loss of DQN in numpy and torch: by hand for two actions, against autograd and rlax."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 - as all of torch's users call it
+from numpy.typing import NDArray
 
 from border_cli.agent import discrete_cql
 from border_cli.agent.config import Loss
@@ -17,93 +18,104 @@ from border_cli.agent.discrete_cql import conservative_gap
 from border_cli.agent.dqn import td_loss, td_target, weighted_loss
 from border_cli.core.spaces import DictSpace, DiscreteSpace, Space
 from border_cli.nn.architecture import Architecture
-from border_cli.nn.dense import Gradient
+from border_cli.nn.backend import LearnedNetwork
+from border_cli.nn.batch import TensorBatch
 from border_cli.nn.features import Features
-from border_cli.nn.network import LearnedNetwork, Network
-from border_cli.nn.tensor_batch import TDResult, TensorBatch
+from border_cli.nn.network import Network
+from border_cli.nn.numpy_learner import DenseNetwork
+from border_cli.nn.tensors import to_arrays, to_tensors
+from tests.support.libraries import LIBRARIES, both_backends, both_libraries
 from tests.support.rlax_numbers import of_rlax, transitions_of
 from tests.support.spaces import numbers
-from tests.support.value_networks import q_network, td_of
+from tests.support.value_networks import td_of
+
+NETWORKS: dict[str, Any] = {"numpy": DenseNetwork, "torch": Network}
 
 
-def network(weight: list[float], bias: list[float]) -> Network:
+def network(backend: str, weight: list[float], bias: list[float]) -> LearnedNetwork:
     """Builds a network with Q(s, a) = weight[a] s + bias[a]."""
-    q = q_network(numbers(1), [], 2, seed=0)
-    q.load_state_dict(
-        {
-            "mlp.layers.0.weight": torch.tensor(weight)[:, None],
-            "mlp.layers.0.bias": torch.tensor(bias),
-        }
-    )
+    q = NETWORKS[backend](Architecture(numbers(1), hidden=()), 2, np.random.default_rng(0))
+    saved = {"mlp.layers.0.weight": np.array(weight)[:, None], "mlp.layers.0.bias": np.array(bias)}
+    q.load_state_dict(saved if backend == "numpy" else to_tensors(saved))
     return q
 
 
-def column(*values: float) -> torch.Tensor:
-    return torch.tensor(values)[:, None]
-
-
-def td_gradient(
-    q: Network, q_target: Network, batch: TensorBatch, *, double: bool, **settings: Any
-) -> tuple[Gradient, TDResult]:
-    return td_of(q, q_target, batch, partial(td_loss, **settings), double=double)
+def column(*values: float) -> NDArray[np.float32]:
+    return np.array(values, np.float32)[:, None]
 
 
 ONLINE = ([2.0, -1.0], [1.0, 3.0])  # Q(1) = (3, 2); Q(2) = (5, 1)
 TARGET = ([1.0, 3.0], [0.0, -1.0])  # Q_target(2) = (2, 5)
 
-BATCH = TensorBatch(
-    obs=column(1.0, 2.0),
-    action=torch.tensor([[0], [1]]),
-    reward=column(1.0, -1.0),
-    discount=column(0.5, 0.0),  # the second transition is terminal
-    next_obs=column(2.0, 100.0),
-    weight=column(1.0, 1.0),
-)
+
+def batch_of(wrap: Any) -> TensorBatch:
+    columns = {
+        "obs": column(1.0, 2.0),
+        "action": np.array([[0], [1]]),
+        "reward": column(1.0, -1.0),
+        "discount": column(0.5, 0.0),  # the second transition is terminal
+        "next_obs": column(2.0, 100.0),
+        "weight": column(1.0, 1.0),
+    }
+    return TensorBatch(**{name: wrap(values) for name, values in columns.items()})
 
 
-def test_the_target_network_chooses_and_values_the_next_action():
-    q_next = torch.tensor([[2.0, 5.0], [100.0, 299.0]])
-    assert td_target(BATCH, q_next, None).tolist() == [[1 + 0.5 * 5], [-1]]
+Q_NEXT = np.array([[2.0, 5.0], [100.0, 299.0]])
+Q_NEXT_ONLINE = np.array([[5.0, 1.0], [201.0, -97.0]])
 
 
-def test_double_lets_the_online_network_choose_what_the_target_network_values():
-    q_next = torch.tensor([[2.0, 5.0], [100.0, 299.0]])
-    q_next_online = torch.tensor([[5.0, 1.0], [201.0, -97.0]])
-    assert td_target(BATCH, q_next, q_next_online).tolist() == [[1 + 0.5 * 2], [-1]]
+@both_libraries
+def test_the_target_network_chooses_and_values_the_next_action(wrap: Any):
+    assert td_target(batch_of(wrap), wrap(Q_NEXT), None).tolist() == [[1 + 0.5 * 5], [-1]]
 
 
+@both_libraries
+def test_double_lets_the_online_network_choose_what_the_target_network_values(wrap: Any):
+    target = td_target(batch_of(wrap), wrap(Q_NEXT), wrap(Q_NEXT_ONLINE))
+    assert target.tolist() == [[1 + 0.5 * 2], [-1]]
+
+
+@both_backends
 @pytest.mark.parametrize(("double", "first_error"), [(False, 3 - 3.5), (True, 3 - 2)])
-def test_the_gradient_is_that_of_the_taken_action_alone(double: bool, first_error: float):
-    gradient, result = td_gradient(
-        network(*ONLINE), network(*TARGET), BATCH, double=double, loss=Loss.mse
-    )
+def test_the_gradient_is_that_of_the_taken_action_alone(
+    backend: str, double: bool, first_error: float
+):
+    online, target = network(backend, *ONLINE), network(backend, *TARGET)
+    formula = partial(td_loss, loss=Loss.mse)
+    batch = batch_of(LIBRARIES[backend])
+    (weight, bias), result = td_of(online, target, batch, formula, double=double)
     assert result.td_error.tolist() == [[-first_error], [-(1 + 1)]]
     assert float(result.metrics["q_mean"]) == (3 + 1) / 2
     assert float(result.metrics["loss"]) == (first_error**2 + 4) / 2
-    weight, bias = gradient  # gradient of the mean of two squares: error times input
+    # gradient of the mean of two squares: error times input
     assert weight.tolist() == [[first_error * 1], [2 * 2]]
     assert bias.tolist() == [first_error, 2]
 
 
-def test_a_huber_loss_is_square_up_to_one_and_straight_beyond():
-    loss, grad_error = weighted_loss(column(0.5, -3.0), column(1.0, 1.0), Loss.huber)
+@both_libraries
+def test_a_huber_loss_is_square_up_to_one_and_straight_beyond(wrap: Any):
+    loss, grad_error = weighted_loss(wrap(column(0.5, -3.0)), wrap(column(1.0, 1.0)), Loss.huber)
     assert float(loss) == (0.5 * 0.25 + 2.5) / 2
     assert grad_error.tolist() == [[0.5 / 2], [-1 / 2]]
 
 
-def test_mse_is_the_square_without_a_half():
-    loss, grad_error = weighted_loss(column(0.5, -3.0), column(1.0, 1.0), Loss.mse)
+@both_libraries
+def test_mse_is_the_square_without_a_half(wrap: Any):
+    loss, grad_error = weighted_loss(wrap(column(0.5, -3.0)), wrap(column(1.0, 1.0)), Loss.mse)
     assert float(loss) == (0.25 + 9) / 2
     assert grad_error.tolist() == [[2 * 0.5 / 2], [2 * -3 / 2]]
 
 
+@both_libraries
 @pytest.mark.parametrize(
     ("kind", "loss", "second_grad"), [(Loss.huber, 0.375, -1 / 8), (Loss.mse, 1.25, -6 / 8)]
 )
-def test_weights_scale_the_loss_and_are_not_squared(kind: Loss, loss: float, second_grad: float):
-    mean, grad_error = weighted_loss(column(0.5, -3.0), column(1.0, 0.25), kind)
+def test_weights_scale_the_loss_and_are_not_squared(
+    wrap: Any, kind: Loss, loss: float, second_grad: float
+):
+    mean, grad_error = weighted_loss(wrap(column(0.5, -3.0)), wrap(column(1.0, 0.25)), kind)
     assert float(mean) == loss
-    assert float(grad_error[1]) == second_grad
+    assert grad_error[1].item() == second_grad
 
 
 MIXED = DictSpace({"speed": numbers(3), "level": DiscreteSpace(4)})
@@ -145,49 +157,58 @@ def autograd_loss(
     return mean.detach(), torch.autograd.grad(mean + alpha * gap, list(q.parameters()))
 
 
+@both_backends
 @pytest.mark.parametrize("space", [numbers(3), MIXED], ids=["vector", "dict"])
 @pytest.mark.parametrize("hidden", [[], [8], [32, 16]])
 @pytest.mark.parametrize("double", [False, True])
 @pytest.mark.parametrize("loss", list(Loss))
 @pytest.mark.parametrize("alpha", [0.0, 0.7])
-def test_loss_and_gradient_are_those_of_autograd(space, hidden, double, loss, alpha: float):
-    q, q_target = (q_network(space, hidden, 2, seed) for seed in (1, 2))
+def test_loss_and_gradient_are_those_of_autograd(
+    backend: str, space, hidden, double, loss, alpha: float
+):
+    """A seed gives the same weights in numpy and torch."""
+    architecture = Architecture(space, hidden=tuple(hidden))
+    online, target, expected_online, expected_target = (
+        NETWORKS[kind](architecture, 2, np.random.default_rng(seed))
+        for kind, seed in [(backend, 1), (backend, 2), ("torch", 1), ("torch", 2)]
+    )
     batch = random_batch(space)
-    features = Features(Architecture(space), normalize=False)
+    features = Features(architecture, normalize=False)
     batch = batch._replace(obs=features(batch.obs), next_obs=features(batch.next_obs))
-    expected_loss, expected = autograd_loss(q, q_target, batch, double, loss, alpha)
+    expected_loss, expected = autograd_loss(
+        expected_online, expected_target, batch, double, loss, alpha
+    )
+    if backend == "numpy":
+        batch = TensorBatch(*(to_arrays(part) for part in batch))
     formula = partial(td_loss, loss=loss)
     if alpha:
         formula = partial(discrete_cql.td_loss, td_loss=formula, weight=alpha, atoms=None)
-    gradient, result = td_of(q, q_target, batch, formula, double=double)
-    outputs = q(batch.obs)  # with autograd, the outputs are the cache
-    from_outputs = LearnedNetwork.backward(q, outputs, result.grad_output)
-    assert not any(tensor.requires_grad for tensor in (*gradient, *result.metrics.values()))
-    torch.testing.assert_close(result.metrics["loss"], expected_loss, rtol=1e-6, atol=1e-6)
-    for actual, actual_from_outputs, reference in zip(
-        gradient, from_outputs, expected, strict=True
-    ):
-        torch.testing.assert_close(actual, reference, rtol=1e-6, atol=1e-6)
-        torch.testing.assert_close(actual_from_outputs, reference, rtol=1e-6, atol=1e-6)
+    gradient, result = td_of(online, target, batch, formula, double=double)
+    values = *gradient, *result.metrics.values()
+    assert not any(getattr(value, "requires_grad", False) for value in values)
+    assert float(result.metrics["loss"]) == pytest.approx(float(expected_loss), rel=1e-6, abs=1e-6)
+    for actual, reference in zip(gradient, expected, strict=True):
+        np.testing.assert_allclose(actual, reference, rtol=1e-6, atol=1e-6)
 
 
-def test_the_conservative_part_by_hand():
+@both_libraries
+def test_the_conservative_part_by_hand(wrap: Any):
     """With Q(s, ·) = (0, ln 3), logsumexp is ln 4 and softmax is (1/4, 3/4)."""
-    q = torch.tensor([[0.0, math.log(3)]] * 2, dtype=torch.float64)
-    action, weight = torch.tensor([[0], [1]]), torch.tensor([[1.0], [0.5]], dtype=torch.float64)
-    gap, grad_q = conservative_gap(q, action, weight)
+    arrays = np.array([[0.0, math.log(3)]] * 2), np.array([[0], [1]]), np.array([[1.0], [0.5]])
+    gap, grad_q = conservative_gap(*map(wrap, arrays))
     assert float(gap) == pytest.approx((math.log(4) + 0.5 * math.log(4 / 3)) / 2)
     expected = np.array([[-3 / 4, 3 / 4], [1 / 8, -1 / 8]]) / 2
     np.testing.assert_allclose(grad_q, expected, rtol=1e-12)
 
 
+@both_libraries
 @pytest.mark.parametrize("double", [False, True])
-def test_errors_are_those_of_rlax(double: bool):
-    case = of_rlax("dqn")
+def test_errors_are_those_of_rlax(wrap: Any, double: bool):
+    case = of_rlax("dqn", wrap)
     online, expected = None, case["td_error"]
     if double:
         online, expected = case["q_next_online"], case["td_error double"]
     result = td_loss(case["q"], case["q_next"], online, transitions_of(case), loss=Loss.mse)
-    np.testing.assert_allclose(result.td_error.squeeze(1), expected, rtol=1e-12)
+    np.testing.assert_allclose(result.td_error[:, 0], expected, rtol=1e-12)
     squares = float((case["weight"] * expected**2).mean())
     assert float(result.metrics["loss"]) == pytest.approx(squares, rel=1e-12)

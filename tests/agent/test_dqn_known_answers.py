@@ -39,6 +39,8 @@ FORMS: dict[str, dict[str, Any]] = {
     "dueling": {"dueling": True, "double": True},
     "noisy": {"double": True, **NOISY},
     "atoms": {"double": False, **ATOMS},
+    "dueling atoms": {"dueling": True, "double": True, **ATOMS},
+    "dueling, torch": {"dueling": True, "double": True, "backend": "torch"},
     "all": {"dueling": True, "double": True, **NOISY, **ATOMS},
 }
 
@@ -49,7 +51,7 @@ def values(agent: Dqn, states: int) -> np.ndarray:
     return policy.choice.values(policy.network(np.arange(states)))
 
 
-@pytest.mark.parametrize("form", chosen(FORMS.keys(), ["all"]))
+@pytest.mark.parametrize("form", chosen(FORMS.keys(), ["all", "dueling atoms"]))
 @pytest.mark.parametrize("problem", sampled([*PROBLEMS], every=2))
 def test_known_values_are_found(problem: str, form: str):
     rows, expected = PROBLEMS[problem]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from border_cli.agent.torch_agent import TorchAgent
+from border_cli.agent.learning_agent import LearningAgent
 from border_cli.errors import CheckpointError
 from border_cli.registry import AGENTS, register_builtin
 from tests.support.continuous_env import spec
@@ -17,9 +17,9 @@ register_builtin()
 KINDS = ("sac", "tqc", "cql", "td3", "td3_bc", "awac", "iql")
 
 
-def agent_of(kind: str, **settings: Any) -> TorchAgent:
+def agent_of(kind: str, **settings: Any) -> LearningAgent:
     config = AGENTS.entry(kind).config_type(**settings)
-    agent: TorchAgent = AGENTS.build(config, spec=spec(), device="cpu", seed=0)
+    agent: LearningAgent = AGENTS.build(config, spec=spec(), device="cpu", seed=0)
     return agent
 
 

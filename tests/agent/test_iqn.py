@@ -80,9 +80,9 @@ def test_the_priority_of_a_row_is_how_far_its_quantiles_are_from_those_of_its_ta
     """The mean over all pairs. All transitions are terminal, so the target is the reward."""
     agent, rows = iqn(spec, num_quantiles_online=5), make_batch(0)
     rows.discount[:] = 0
-    noise = agent.noise_generator.get_state()
-    fractions = agent.uniform(8, 5)
-    agent.noise_generator.set_state(noise)
+    noise = agent.backend.noise.get_state()
+    fractions = agent.backend.uniform(8, 5)
+    agent.backend.noise.set_state(noise)
     with torch.no_grad():
         quantiles = agent.online(torch.from_numpy(rows.obs), fractions)[range(8), :, rows.action]
     expected = np.abs(rows.reward[:, None] - quantiles.numpy()).mean(1)
@@ -170,8 +170,10 @@ def test_every_update_draws_its_own_fractions_from_the_seed(spec, make_batch):
 def test_counts_of_fractions_are_those_of_the_settings(spec, make_batch, monkeypatch):
     shapes: list[tuple[int, ...]] = []
     agent = iqn(spec, num_quantiles_online=3, num_quantiles_target=5, num_quantiles_acting=4)
-    draw = agent.uniform
-    monkeypatch.setattr(agent, "uniform", lambda *shape: shapes.append(shape) or draw(*shape))
+    draw = agent.backend.uniform
+    monkeypatch.setattr(
+        agent.backend, "uniform", lambda *shape: shapes.append(shape) or draw(*shape)
+    )
     agent.update(make_batch(0, rows=6))
     assert shapes == [(6, 3), (6, 5)]
     assert IqnConfig(num_quantiles_acting=4).fractions == [0.125, 0.375, 0.625, 0.875]

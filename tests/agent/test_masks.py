@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
 from border_cli.agent import c51, dqn, qrdqn
 from border_cli.agent.discrete_cql import conservative_gap
@@ -23,45 +24,56 @@ from border_cli.core.spaces import (
     MultiDiscreteSpace,
 )
 from border_cli.core.types import Batch
-from border_cli.nn.tensor_batch import TensorBatch
+from border_cli.nn.batch import TensorBatch
 from border_cli.registry import AGENTS, register_builtin
+from tests.support.libraries import both_backends, both_libraries
 from tests.support.policies import policy_of
 from tests.support.spaces import box, numbers
 
-MASK = torch.tensor([[True, False, True]])
-ONES = torch.ones(1, 1)
-NONE = torch.zeros(1, 1)
+MASK = np.array([[True, False, True]])
+ONES = np.ones((1, 1))
+NONE = np.zeros((1, 1))
 # r = 1 and d = 1/2, so y = 1 + Q(s', a') / 2. The action is 0.
-BATCH = TensorBatch(NONE, torch.tensor([[0]]), ONES, ONES / 2, NONE, ONES, MASK, MASK)
-Q_NEXT = torch.tensor([[1.0, 9.0, 3.0]])
-ONLINE = torch.tensor([[7.0, 8.0, 2.0]])
+BATCH = TensorBatch(NONE, np.array([[0]]), ONES, ONES / 2, NONE, ONES, MASK, MASK)
+Q_NEXT = np.array([[1.0, 9.0, 3.0]])
+ONLINE = np.array([[7.0, 8.0, 2.0]])
 TARGETS = [(None, 1 + 3 / 2), (ONLINE, 1 + 1 / 2)]  # the online network selects a' = 0
 
 
+def wrapped(wrap: Any, batch: TensorBatch = BATCH) -> TensorBatch:
+    return TensorBatch(*(None if part is None else wrap(part) for part in batch))
+
+
+@both_libraries
 @pytest.mark.parametrize(("online", "target"), TARGETS)
-def test_targets_of_dqn_leave_invalid_actions_out(online: Any, target: float) -> None:
-    assert dqn.td_target(BATCH, Q_NEXT, online).item() == target
+def test_targets_of_dqn_leave_invalid_actions_out(wrap: Any, online: Any, target: float) -> None:
+    ranking = None if online is None else wrap(online)
+    assert dqn.td_target(wrapped(wrap), wrap(Q_NEXT), ranking).item() == target
 
 
+@both_libraries
 @pytest.mark.parametrize(("chosen", "atom"), [(None, 2), ([2, 3, 0], 0)])
-def test_targets_of_c51_leave_invalid_actions_out(chosen: Any, atom: int) -> None:
+def test_targets_of_c51_leave_invalid_actions_out(wrap: Any, chosen: Any, atom: int) -> None:
     """Every action has its mass on a single atom, the invalid action on the last one."""
     outputs, online = (
-        None if atoms is None else 50 * torch.eye(4)[atoms].flatten()[None]
+        None if atoms is None else wrap(50 * np.eye(4)[atoms].reshape(1, -1))
         for atoms in ([0, 3, 2], chosen)
     )
     assert outputs is not None
-    target = c51.td_loss(outputs, outputs, online, BATCH, atoms=torch.arange(4.0)).target
+    atoms = wrap(np.arange(4.0))
+    target = c51.td_loss(outputs, outputs, online, wrapped(wrap), atoms=atoms).target
     assert target is not None
-    torch.testing.assert_close(target.probabilities, torch.eye(4)[[atom]])
+    np.testing.assert_allclose(target.probabilities, np.eye(4)[[atom]], atol=1e-12)
 
 
+@both_libraries
 @pytest.mark.parametrize(("online", "target"), TARGETS)
-def test_targets_of_qrdqn_leave_invalid_actions_out(online: Any, target: float) -> None:
+def test_targets_of_qrdqn_leave_invalid_actions_out(wrap: Any, online: Any, target: float) -> None:
     """Each action has one quantile, its value. Q(s, a) is 0, so the error is y."""
-    one = torch.ones(1)
-    settings = {"fractions": one / 2, "shares": one, "kappa": 1.0}
-    result = qrdqn.td_loss(torch.zeros(1, 3), Q_NEXT, online, BATCH, **settings)  # type: ignore[arg-type]
+    one = np.ones(1)
+    outputs, ranking = wrap(np.zeros_like(Q_NEXT)), None if online is None else wrap(online)
+    settings = {"fractions": wrap(one / 2), "shares": wrap(one), "kappa": 1.0}
+    result = qrdqn.td_loss(outputs, wrap(Q_NEXT), ranking, wrapped(wrap), **settings)  # type: ignore[arg-type]
     assert result.td_error.item() == target
 
 
@@ -72,18 +84,21 @@ def test_targets_of_iqn_leave_invalid_actions_out(online: Any, target: float) ->
         return SimpleNamespace(embed=lambda obs: obs, **parts)
 
     double, fractions = online is not None, torch.zeros(1, 1)
+    ranking = torch.from_numpy(online) if double else None
+    batch, q_next = wrapped(torch.from_numpy), torch.from_numpy(Q_NEXT)
     quantiles = target_quantiles(
-        network(online), network(Q_NEXT), BATCH, fractions, fractions, double=double
+        network(ranking), network(q_next), batch, fractions, fractions, double=double
     )
     assert quantiles.item() == target
 
 
-def test_the_conservative_gap_is_over_valid_actions() -> None:
+@both_libraries
+def test_the_conservative_gap_is_over_valid_actions(wrap: Any) -> None:
     """exp Q is 2, e^9 and 3. Without the second, the gap is log(5 / 2) and softmax 2/5 and 3/5."""
-    q = torch.tensor([[math.log(2), 9.0, math.log(3)]])
-    gap, grad = conservative_gap(q, BATCH.action, BATCH.weight, MASK)
-    assert gap.item() == pytest.approx(math.log(5 / 2))
-    torch.testing.assert_close(grad, torch.tensor([[2 / 5 - 1, 0, 3 / 5]]))
+    q, batch = wrap(np.array([[math.log(2), 9.0, math.log(3)]])), wrapped(wrap)
+    gap, grad = conservative_gap(q, batch.action, batch.weight, batch.mask)
+    assert gap.item() == pytest.approx(math.log(5 / 2), rel=1e-12)
+    np.testing.assert_allclose(grad, [[2 / 5 - 1, 0, 3 / 5]], rtol=1e-12)
 
 
 def masked_obs(mask: list[int], rows: int) -> Any:
@@ -137,16 +152,16 @@ def test_several_integers_follow_their_parts_of_the_mask(name: str, warm_up: boo
     assert {tuple(action) for action in actions.tolist()} == {(1, 0), (1, 2)}
 
 
-def test_joint_actions_are_masked_as_their_parts_are() -> None:
+@both_backends
+def test_joint_actions_are_masked_as_their_parts_are(backend: str) -> None:
     """The mask allows (1, 0) and (1, 2), which have the numbers 3 and 5. The action is (1, 2)."""
-    agent = agent_of("dqn", MultiDiscreteSpace((2, 3)))
-    batch = BATCH._replace(
-        action=torch.tensor([[1, 2]]), next_mask=torch.tensor([[0, 1, 1, 0, 1]]).bool(), mask=None
-    )
-    numbered = agent.to_joint_actions(batch)
+    agent = agent_of("dqn", MultiDiscreteSpace((2, 3)), backend=backend)
+    mask = np.array([[0, 1, 1, 0, 1]]).astype(bool)
+    batch = BATCH._replace(action=np.array([[1, 2]]), next_mask=mask, mask=None)
+    numbered = agent.to_joint_actions(wrapped(agent.backend.tensor, batch))
     assert numbered.action.tolist() == [[5]]
     assert numbered.next_mask.tolist() == [[False, False, False, True, False, True]]
-    q_next = torch.tensor([[9.0, 9.0, 9.0, 3.0, 9.0, 1.0]])
+    q_next = agent.backend.tensor(np.array([[9.0, 9.0, 9.0, 3.0, 9.0, 1.0]]))
     assert dqn.td_target(numbered, q_next, None).item() == 1 + 3 / 2
 
 
@@ -154,34 +169,47 @@ def test_soft_values_and_the_target_entropy_use_valid_actions_only() -> None:
     """Values 1, 9 and 3 have probabilities 1/2, 0 and 1/2, and the entropy is log 2."""
     agent = agent_of("discrete_sac")
     agent.actor = lambda _: torch.zeros(1, 3)
-    chances = agent.choice_probabilities(None, MASK)
+    mask, ones, q_next = (torch.from_numpy(part) for part in (MASK, ONES, Q_NEXT))
+    chances = agent.choice_probabilities(None, mask)
     torch.testing.assert_close(chances.probability, torch.tensor([[0.5, 0.0, 0.5]]))
-    assert soft_value(Q_NEXT, chances, 2 * ONES).item() == pytest.approx(2 + 2 * math.log(2))
-    assert agent.target_entropy(MASK).item() == pytest.approx(0.3 * math.log(2))
+    assert soft_value(q_next, chances, 2 * ones).item() == pytest.approx(2 + 2 * math.log(2))
+    assert agent.target_entropy(mask).item() == pytest.approx(0.3 * math.log(2))
 
 
-@pytest.mark.parametrize("name", ["dqn", "qrdqn", "iqn", "bc", "awac", "iql", "discrete_sac"])
-def test_nothing_is_learned_of_an_action_that_is_never_valid(name: str) -> None:
+LEARNERS = ("dqn", "qrdqn", "iqn", "bc", "awac", "iql", "discrete_sac")
+
+
+@pytest.mark.parametrize(
+    ("name", "backend"),
+    [*((name, "torch") for name in LEARNERS), ("dqn", "numpy"), ("qrdqn", "numpy")],
+)
+def test_nothing_is_learned_of_an_action_that_is_never_valid(name: str, backend: str) -> None:
     """Updates change the output biases of the other actions only."""
-    agent = agent_of(name, **({"conservative_weight": 1.0} if name == "dqn" else {}))
-    actor = agent.actor if hasattr(agent, "actor") else agent.online
-    [*_, bias] = [parameter for key, parameter in actor.named_parameters() if key.endswith("bias")]
-    before, ones, obs = (
-        bias.detach().clone().view(3, -1),
-        np.ones(4, "f4"),
-        masked_obs([1, 0, 1], 4),
-    )
+    settings = {"conservative_weight": 1.0} if name == "dqn" else {}
+    agent = agent_of(name, backend=backend, **settings)
+
+    def output_bias() -> NDArray[np.float32]:
+        state = agent.state_dict()
+        [*_, bias] = [
+            array
+            for key, array in state["actor" if "actor" in state else "online"].items()
+            if key.endswith("bias")
+        ]
+        return bias.reshape(3, -1)
+
+    before, ones, obs = output_bias(), np.ones(4, "f4"), masked_obs([1, 0, 1], 4)
     rows = {"obs": obs, "next_obs": obs, "action": np.array([0, 2, 0, 2])}
     for _ in range(3):
         agent.update(Batch(**rows, reward=ones, discount=ones, weight=ones, index=np.arange(4)))
-    assert (bias.detach().view(3, -1) != before).any(1).tolist() == [True, False, True]
+    assert (output_bias() != before).any(1).tolist() == [True, False, True]
 
 
 def test_critics_of_awac_bootstrap_from_valid_actions() -> None:
     """All valid actions are worth 0, so y is the reward."""
     agent = agent_of("awac")
     agent.critics.target = lambda _, action: action[None, :, 1:2]
-    batch = TensorBatch(*(column.expand(64, -1) for column in BATCH[:-1]))  # type: ignore[union-attr]
+    one_row = wrapped(torch.from_numpy)
+    batch = TensorBatch(*(column.expand(64, -1) for column in one_row[:-1]))  # type: ignore[union-attr]
     batch = batch._replace(obs=torch.zeros(64, 2), next_obs=torch.zeros(64, 2))
     noise = torch.rand(64, 3, generator=torch.Generator().manual_seed(0))
     assert (agent.critic_loss(batch, noise).target == 1).all()

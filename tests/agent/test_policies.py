@@ -29,6 +29,7 @@ from border_cli.core.types import Snapshot
 from border_cli.errors import ConfigError
 from border_cli.nn.architecture import Architecture
 from border_cli.nn.numpy_network import NumpyNetwork
+from tests.support.libraries import both_backends
 from tests.support.policies import policy_of
 from tests.support.saved_states import reread, same
 from tests.support.spaces import box, numbers, reals
@@ -206,18 +207,15 @@ def test_one_seed_gives_one_sequence_of_actions():
     assert actions(1) != actions(2)
 
 
-def test_a_policy_copies_the_weights_of_a_snapshot(spec, make_batch):
-    agent = Dqn(DqnConfig(hidden=[8], learning_rate=0.1), spec=spec, device="cpu", seed=0)
-    acting = agent.policy_factory(np.random.default_rng(0))
-    original = agent.snapshot()
-    arrays = {name: array.copy() for name, array in original.arrays.items()}
-    acting.load_snapshot(Snapshot(opt_steps=0, env_steps=0, warm_up=False, arrays=arrays))
+@both_backends
+def test_updates_reach_a_policy_with_the_next_snapshot(spec, make_batch, backend: str):
+    config = DqnConfig(hidden=[8], learning_rate=0.1, backend=backend)
+    agent = Dqn(config, spec=spec, device="cpu", seed=0)
+    acting = policy_of(agent)
     obs = np.random.default_rng(1).standard_normal((50, 3)).astype(np.float32)
     before = acting.act(obs, explore=False)
     for seed in range(20):
         agent.update(make_batch(seed))
-    for array in arrays.values():
-        array[:] = np.nan
     np.testing.assert_array_equal(acting.act(obs, explore=False), before)
     acting.load_snapshot(agent.snapshot())
     assert (acting.act(obs, explore=False) != before).any()
@@ -253,23 +251,29 @@ def dqn(spec: Any, seed: int = 1, **settings: Any) -> Dqn:
 
 
 @pytest.mark.parametrize(
-    "form",
+    ("backend", "form"),
     [
-        {},
-        {"dueling": True},
-        {"num_atoms": 7},
-        {**NOISY, "dueling": True, "num_atoms": 7},
-        {"dueling": True, "activation": "elu", "layer_norm": True, "normalize_obs": True},
+        ("torch", {}),
+        ("torch", {"dueling": True}),
+        ("torch", {"num_atoms": 7}),
+        ("torch", {**NOISY, "dueling": True, "num_atoms": 7}),
+        (
+            "torch",
+            {"dueling": True, "activation": "elu", "layer_norm": True, "normalize_obs": True},
+        ),
+        ("numpy", {}),
+        ("numpy", {"dueling": True, "num_atoms": 7}),
+        ("numpy", {"activation": "tanh", "layer_norm": True, "normalize_obs": True}),
     ],
 )
-def test_a_policy_takes_the_actions_of_the_torch_network(spec, form: dict[str, Any]):
+def test_a_policy_takes_the_actions_of_the_learner(spec, backend: str, form: dict[str, Any]):
     """Within float tolerance: if two values are nearly equal, either action is correct."""
-    agent = dqn(spec, **form)
+    agent = dqn(spec, backend=backend, **form)
     policy = policy_of(agent)
     action = policy.act(MANY, explore=False)
     alone = [int(policy.act(MANY[i : i + 1], explore=False)[0]) for i in range(len(MANY))]
-    with torch.no_grad():
-        outputs = agent.online(agent.features(torch.from_numpy(MANY)))
+    features = agent.features(agent.backend.tensor_obs(MANY))
+    outputs = torch.from_numpy(np.asarray(agent.online.predict(features)))
     if agent.config.categorical:
         atoms = torch.linspace(-10, 10, 7)
         outputs = (outputs.view(len(MANY), 2, 7).softmax(2) * atoms).sum(2)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F  # noqa: N812 - as all of torch's users call it
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.distributions import Categorical, Normal
 
 from border_cli.agent.on_policy_policies import LOG_PROB, UNCLIPPED
 from border_cli.agent.ppo import Ppo, normalize_advantages, policy_loss, value_loss
@@ -25,11 +28,14 @@ from border_cli.core.spaces import (
     MultiDiscreteSpace,
     Space,
 )
+from border_cli.core.state import load_state, save_state
 from border_cli.core.types import EPISODE, Array, Batch, Transitions
 from border_cli.settings.networks import Activation
+from tests.support.libraries import both_backends, both_libraries
+from tests.support.saved_states import same
 
 ROWS = 40
-RANGE = torch.tensor(0.8), torch.tensor(1.2)
+RANGE = np.array([0.8, 1.2])
 REALS = BoxSpace((3,), "float32", np.full(3, -np.inf), np.full(3, np.inf))
 
 
@@ -113,60 +119,67 @@ def batch_of(rollout: Transitions, columns: dict[str, NDArray[Any]], rows: slice
     )
 
 
-def test_the_loss_of_the_policy_is_that_of_the_paper() -> None:
+@both_libraries
+def test_the_loss_of_the_policy_is_that_of_the_paper(wrap: Any) -> None:
     rng = np.random.default_rng(0)
     new, old, advantage = rng.normal(size=(3, 50))
     ratio = np.exp(new - old)
     surrogate = np.minimum(ratio * advantage, np.clip(ratio, 0.8, 1.2) * advantage)
-    result = policy_loss(*map(torch.from_numpy, (new, old, advantage)), *RANGE)
-    assert float(result.loss) == pytest.approx(-surrogate.mean(), abs=1e-7)
-    assert float(result.approx_kl) == pytest.approx((ratio - 1 - np.log(ratio)).mean(), abs=1e-8)
+    result = policy_loss(*map(wrap, (new, old, advantage)), *wrap(RANGE))
+    assert float(result.loss) == pytest.approx(-surrogate.mean(), rel=1e-12)
+    assert float(result.approx_kl) == pytest.approx((ratio - 1 - np.log(ratio)).mean(), rel=1e-10)
     assert float(result.clip_fraction) == pytest.approx((abs(ratio - 1) > 0.2).mean())
 
 
-def test_a_ratio_that_gains_nothing_has_no_gradient() -> None:
+@both_libraries
+def test_a_ratio_that_gains_nothing_has_no_gradient(wrap: Any) -> None:
     """The gradient is 0 only if the ratio has left the range in the direction of the advantage."""
-    new = torch.tensor([0.5, -0.5, 0.5, -0.5])
-    advantage = torch.tensor([1.0, -1.0, -1.0, 1.0])
-    grad = policy_loss(new, torch.zeros(4), advantage, *RANGE).grad
+    new, advantage = np.array([[0.5, -0.5, 0.5, -0.5], [1.0, -1.0, -1.0, 1.0]])
+    grad = policy_loss(wrap(new), wrap(np.zeros(4)), wrap(advantage), *wrap(RANGE)).grad
     assert (grad != 0).tolist() == [False, False, True, True]
 
 
-def test_derivatives_are_those_of_autograd() -> None:
-    rng = np.random.default_rng(2)
-    first, old, third = map(torch.from_numpy, rng.normal(size=(3, 50)))
-    first.requires_grad_()
-    for result in (
-        policy_loss(first, old, third, *RANGE),
-        value_loss(first, old, third, None),
-        value_loss(first, old, third, 0.3),
+@both_libraries
+def test_derivatives_are_those_of_autograd(wrap: Any) -> None:
+    first, old, third = np.random.default_rng(2).normal(size=(3, 50))
+    for loss, rest in (
+        (policy_loss, [RANGE[0], RANGE[1]]),
+        (value_loss, [None]),
+        (value_loss, [0.3]),
     ):
-        (expected,) = torch.autograd.grad(result.loss, first)
-        np.testing.assert_allclose(result.grad.detach(), expected, rtol=1e-10)
+        tensors = list(map(torch.from_numpy, (first, old, third)))
+        tensors[0].requires_grad_()
+        (expected,) = torch.autograd.grad(loss(*tensors, *rest).loss, tensors[0])
+        result = loss(*map(wrap, (first, old, third)), *rest)
+        np.testing.assert_allclose(result.grad, expected, rtol=1e-10)
 
 
+@both_libraries
 @pytest.mark.parametrize("clip_range", [None, 0.3])
-def test_the_loss_of_the_values_takes_the_larger_error(clip_range: float | None) -> None:
+def test_the_loss_of_the_values_takes_the_larger_error(wrap: Any, clip_range: float | None) -> None:
     rng = np.random.default_rng(1)
     value, old, target = rng.normal(size=(3, 50))
     error = (value - target) ** 2
     if clip_range is not None:
         near = old + np.clip(value - old, -clip_range, clip_range)
         error = np.maximum(error, (near - target) ** 2)
-    loss = value_loss(*map(torch.from_numpy, (value, old, target)), clip_range).loss
-    assert float(loss) == pytest.approx(error.mean(), abs=1e-10)
+    loss = value_loss(*map(wrap, (value, old, target)), clip_range).loss
+    assert float(loss) == pytest.approx(error.mean(), rel=1e-12)
 
 
-def test_advantages_of_a_minibatch_are_normalised_but_a_single_one() -> None:
-    advantage = torch.tensor([1.0, 2.0, 6.0], dtype=torch.float64)
+@both_libraries
+def test_advantages_of_a_minibatch_are_normalised_but_a_single_one(wrap: Any) -> None:
+    advantage = wrap(np.array([1.0, 2.0, 6.0]))
     expected = (np.array([1, 2, 6]) - 3) / (np.std([1, 2, 6], ddof=1) + 1e-8)
-    np.testing.assert_allclose(normalize_advantages(advantage).numpy(), expected)
+    np.testing.assert_allclose(normalize_advantages(advantage), expected, rtol=1e-12)
     assert normalize_advantages(advantage[:1]).tolist() == [1.0]
 
 
+@both_backends
 @pytest.mark.parametrize("name", SPECS)
-def test_actors_and_learner_agree_on_log_probabilities(name: str) -> None:
-    agent = agent_of(name, share_network=name == "MultiDiscrete", log_std_init=-0.3)
+def test_actors_and_learner_agree_on_log_probabilities(name: str, backend: str) -> None:
+    shared = name == "MultiDiscrete"
+    agent = agent_of(name, share_network=shared, log_std_init=-0.3, backend=backend)
     rollout = rollout_of(agent)
     columns = agent.prepare(rollout, env_steps=0, done=0.0)
     np.testing.assert_allclose(columns["old_log_prob"], rollout.extras[LOG_PROB], atol=1e-5)
@@ -177,9 +190,12 @@ def test_actors_and_learner_agree_on_log_probabilities(name: str) -> None:
     assert float(update.metrics["clip_fraction"]) == 0
 
 
+@both_backends
 @pytest.mark.parametrize("name", ["Discrete, masked", "MultiDiscrete, masked"])
-def test_an_impossible_choice_is_never_taken_and_has_no_part_in_the_entropy(name: str) -> None:
-    agent = agent_of(name, ent_coef=0.1)
+def test_an_impossible_choice_is_never_taken_and_has_no_part_in_the_entropy(
+    name: str, backend: str
+) -> None:
+    agent = agent_of(name, ent_coef=0.1, backend=backend)
     for seed in range(5):
         rollout = rollout_of(agent, seed)
         assert isinstance(rollout.obs, dict)
@@ -190,11 +206,10 @@ def test_an_impossible_choice_is_never_taken_and_has_no_part_in_the_entropy(name
             rows = np.arange(ROWS) if action.ndim == 1 else np.arange(ROWS)[:, None]
             assert mask[rows, columns].all()
     features, valid = agent._split_obs(rollout.obs)
-    entropy = agent.density(
-        agent.policy(features), valid, agent._unclipped_actions(rollout)
-    ).entropy
+    outputs = agent.policy.predict(features)
+    entropy = agent.density(outputs, valid, agent._unclipped_actions(rollout)).entropy
     most = np.log(mask.sum(1)) if rollout.action.ndim == 1 else np.log(mask[:, 2:].sum(1))
-    assert (entropy.detach().numpy() <= most + 1e-5).all()
+    assert (np.asarray(entropy) <= most + 1e-5).all()
     columns = dict(agent.prepare(rollout, env_steps=0, done=0.0))
     assert agent.update(batch_of(rollout, columns, slice(0, ROWS))) is not None
     assert agent.first_not_finite() is None
@@ -209,68 +224,164 @@ def test_an_actor_clips_what_it_sends_and_the_learner_sees_what_was_drawn() -> N
     assert (unclipped[:, 1] > 2).any()  # this dimension has no upper bound
 
 
-def reference(
-    agent: Ppo, rollout: Transitions, columns: dict[str, NDArray[Any]], rows: list[slice]
-) -> list[NDArray[np.float64]]:
-    """Computes the weights after some updates in float64: networks, losses and Adam."""
-    nets = [agent.policy.mlp, agent.value.mlp]
-    weights = [p.detach().double().requires_grad_() for net in nets for p in net.parameters()]
-    weights.append(agent.noise["log_std"].detach().double().requires_grad_())
-    half = len(weights) // 2
+def by_name(agent: Ppo) -> dict[str, NDArray[np.float32]]:
+    """Returns copies of all weights by part and name."""
+    state = agent.state_dict()
+    parts = [part for part in ("policy", "value", "deviation") if part in state]
+    return {f"{part}.{name}": array for part in parts for name, array in state[part].items()}
 
-    def forward(layers: list[Tensor], x: Tensor) -> Tensor:
-        for weight, bias in zip(layers[:-2:2], layers[1:-2:2], strict=True):
-            x = torch.tanh(x @ weight.T + bias)
-        return x @ layers[-2].T + layers[-1]
 
-    first, second = [torch.zeros_like(w) for w in weights], [torch.zeros_like(w) for w in weights]
-    for step, part in enumerate(rows, 1):
-        obs = torch.from_numpy(np.asarray(rollout.obs)[part]).double()
-        minibatch = {name: torch.from_numpy(c[part]).double() for name, c in columns.items()}
+def forward(weights: dict[str, Tensor], network: str, rows: Tensor) -> Tensor:
+    """Three layers with tanh."""
+    for layer in range(3):
+        prefix = f"{network}.mlp.layers.{layer}"
+        rows = F.linear(rows, weights[f"{prefix}.weight"], weights[f"{prefix}.bias"])
+        rows = rows if layer == 2 else torch.tanh(rows)
+    return rows
+
+
+def evaluate(
+    agent: Ppo, weights: dict[str, Tensor], rollout: Transitions, part: slice
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns the log-probabilities, entropies and values of some rows, in float64."""
+    obs, action = rollout.obs, rollout.action[part]
+    mask = None
+    if isinstance(obs, dict):
+        obs, mask = obs["seen"], torch.from_numpy(obs[ACTION_MASK][part] == 1)
+    rows = torch.from_numpy(obs[part]).double()
+    outputs = forward(weights, "policy", rows)
+    value = outputs[:, -1]
+    if "value.mlp.layers.0.weight" in weights:
+        value = forward(weights, "value", rows)[:, 0]
+    if "deviation.log_std" in weights:
+        normal = Normal(outputs, weights["deviation.log_std"].exp())
         unclipped = torch.from_numpy(rollout.extras[UNCLIPPED][part]).double()
-        mean, log_std = forward(weights[:half], obs), weights[-1]
-        value = forward(weights[half:-1], obs)[:, 0]
-        normal = torch.distributions.Normal(mean, log_std.exp())
-        ratio = (normal.log_prob(unclipped).sum(1) - minibatch["old_log_prob"]).exp()
-        advantage = minibatch["advantage"]
+        return normal.log_prob(unclipped).sum(1), normal.entropy().sum(1), value
+    space = agent.spec.action
+    nvec = [space.n] if isinstance(space, DiscreteSpace) else list(space.nvec)  # type: ignore[union-attr]
+    logits = outputs[:, : sum(nvec)]
+    if mask is not None:
+        logits = logits.masked_fill(~mask, -1e30)
+    choices = [Categorical(logits=component) for component in logits.split(nvec, 1)]
+    columns = torch.from_numpy(action.reshape(len(action), -1)).T
+    log_prob = sum(choice.log_prob(c) for choice, c in zip(choices, columns, strict=True))
+    return log_prob, sum(choice.entropy() for choice in choices), value  # type: ignore[return-value]
+
+
+def reference(
+    agent: Ppo, rollout: Transitions, columns: dict[str, NDArray[Any]], parts: list[slice]
+) -> dict[str, NDArray[np.float64]]:
+    """Computes the weights after some updates in float64: networks, losses and Adam."""
+    config = agent.config
+    weights = {name: torch.from_numpy(w).double() for name, w in by_name(agent).items()}
+    leaves = [weight.requires_grad_() for weight in weights.values()]
+    first, second = [torch.zeros_like(w) for w in leaves], [torch.zeros_like(w) for w in leaves]
+    for step, part in enumerate(parts, 1):
+        prepared = {
+            name: torch.from_numpy(column[part]).double() for name, column in columns.items()
+        }
+        log_prob, entropy, value = evaluate(agent, weights, rollout, part)
+        ratio = (log_prob - prepared["old_log_prob"]).exp()
+        advantage = prepared["advantage"]
         advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
         surrogate = torch.min(ratio * advantage, ratio.clamp(0.8, 1.2) * advantage).mean()
-        error = ((value - minibatch["target"]) ** 2).mean()
-        loss = -surrogate + 0.5 * error - 0.01 * normal.entropy().sum(1).mean()
-        gradient = torch.autograd.grad(loss, weights)
+        error = (value - prepared["target"]) ** 2
+        if config.value_clip_range is not None:
+            limit = config.value_clip_range
+            near = prepared["value"] + (value - prepared["value"]).clamp(-limit, limit)
+            error = torch.max(error, (near - prepared["target"]) ** 2)
+        loss = -surrogate + 0.5 * error.mean() - config.ent_coef * entropy.mean()
+        gradient = torch.autograd.grad(loss, leaves)
         norm = torch.sqrt(sum((part_grad**2).sum() for part_grad in gradient))  # type: ignore[arg-type]
         scale = min(1.0, 0.5 / float(norm))
         with torch.no_grad():
-            for w, g, m, v in zip(weights, gradient, first, second, strict=True):
+            for w, g, m, v in zip(leaves, gradient, first, second, strict=True):
                 m.mul_(0.9).add_(0.1 * g * scale)
                 v.mul_(0.999).add_(0.001 * (g * scale) ** 2)
                 m_hat, v_hat = m / (1 - 0.9**step), v / (1 - 0.999**step)
                 w -= 1e-2 * m_hat / (v_hat.sqrt() + 1e-5)
-    return [w.detach().numpy() for w in weights]
+    return {name: w.detach().numpy() for name, w in weights.items()}
 
 
-def test_five_updates_move_the_weights_as_an_implementation_in_float64_does() -> None:
-    agent = agent_of("Box", ent_coef=0.01, learning_rate=1e-2)
+PARTS = [slice(0, 10), slice(10, 20), slice(20, 30), slice(30, 40), slice(5, 15)]
+FORMS: dict[str, dict[str, Any]] = {
+    "Discrete": {},
+    "Discrete, masked": {"share_network": True, "value_clip_range": 0.2},
+    "MultiDiscrete, masked": {},
+    "Box": {},
+}
+
+
+@both_backends
+@pytest.mark.parametrize("name", FORMS)
+def test_five_updates_move_the_weights_as_an_implementation_in_float64_does(
+    name: str, backend: str
+) -> None:
+    agent = agent_of(name, ent_coef=0.01, learning_rate=1e-2, backend=backend, **FORMS[name])
     rollout = rollout_of(agent)
     columns = dict(agent.prepare(rollout, env_steps=0, done=0.0))
-    parts = [slice(0, 10), slice(10, 20), slice(20, 30), slice(30, 40), slice(5, 15)]
-    before = [p.detach().clone().numpy() for p in _parameters(agent)]
-    expected = reference(agent, rollout, columns, parts)
-    for part in parts:
+    before, expected = by_name(agent), reference(agent, rollout, columns, PARTS)
+    for part in PARTS:
         agent.update(batch_of(rollout, columns, part))
-    for old, new, target in zip(before, _parameters(agent), expected, strict=True):
-        moved = np.abs(target - old).max()
-        assert moved > 0
-        assert np.abs(new.detach().numpy() - target).max() <= 1e-3 * moved
+    after = by_name(agent)
+    assert after.keys() == expected.keys()
+    for weight, target in expected.items():
+        assert np.abs(target - before[weight]).max() > 1e-3
+        np.testing.assert_allclose(after[weight], target, rtol=0, atol=1e-5, err_msg=weight)
     assert agent.opt_steps == 5
 
 
-def _parameters(agent: Ppo) -> list[Tensor]:
-    return [*agent.policy.mlp.parameters(), *agent.value.mlp.parameters(), agent.noise["log_std"]]
+def learn(agent: Ppo, seed: int) -> None:
+    """Learns from a whole rollout."""
+    rollout = rollout_of(agent, seed)
+    columns = dict(agent.prepare(rollout, env_steps=40 * seed, done=0.0))
+    for part in PARTS:
+        agent.update(batch_of(rollout, columns, part))
+    agent.finish(rollout)
 
 
-def test_beyond_the_target_divergence_nothing_is_applied_or_counted() -> None:
-    agent = agent_of(learning_rate=1.0, target_kl=1e-3)
+NORMALISED = {"normalize_obs": True, "learning_rate": 1e-2}
+
+
+@both_backends
+@pytest.mark.parametrize("name", ["Discrete, masked", "Box"])
+def test_a_saved_agent_goes_on_to_the_bit(name: str, backend: str, tmp_path: Path) -> None:
+    agent = agent_of(name, backend=backend, **NORMALISED)
+    learn(agent, 0)
+    save_state(agent.state_dict(), tmp_path / "agent.npz")
+    restored = agent_of(name, backend=backend, **NORMALISED)
+    restored.load_state_dict(load_state(tmp_path / "agent.npz"))
+    for seed in (1, 2):
+        for member in (agent, restored):
+            learn(member, seed)
+    assert same(restored.state_dict(), agent.state_dict())
+    assert same(dict(restored.snapshot().arrays), dict(agent.snapshot().arrays))
+
+
+@pytest.mark.parametrize("name", ["Discrete, masked", "Box"])
+@pytest.mark.parametrize(("old", "new"), [("numpy", "torch"), ("torch", "numpy")])
+def test_an_agent_goes_on_with_the_other_backend(
+    name: str, old: str, new: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    agent = agent_of(name, backend=old, **NORMALISED)
+    learn(agent, 0)
+    moved = agent_of(name, backend=new, **NORMALISED)
+    moved.load_state_dict(agent.state_dict())
+    [message] = caplog.messages
+    assert f"computed by agent.backend={old} and continues with {new}" in message
+    rollout = rollout_of(agent, 1)
+    for member in (agent, moved):
+        columns = dict(member.prepare(rollout, env_steps=40, done=0.0))
+        for part in PARTS:
+            member.update(batch_of(rollout, columns, part))
+    expected = by_name(agent)
+    for weight, array in by_name(moved).items():
+        np.testing.assert_allclose(array, expected[weight], rtol=0, atol=1e-5, err_msg=weight)
+
+
+@both_backends
+def test_beyond_the_target_divergence_nothing_is_applied_or_counted(backend: str) -> None:
+    agent = agent_of(learning_rate=1.0, target_kl=1e-3, backend=backend)
     rollout = rollout_of(agent)
     columns = dict(agent.prepare(rollout, env_steps=0, done=0.0))
     batch = batch_of(rollout, columns, slice(0, ROWS))
@@ -303,16 +414,20 @@ def test_schedules_follow_the_share_of_the_run() -> None:
     assert float(update.metrics["clip_range"]) == pytest.approx(0.1)
 
 
+@both_backends
 @pytest.mark.parametrize("share", [False, True])
-def test_first_weights_are_orthogonal_and_small_where_actions_are_chosen(share: bool) -> None:
-    agent = agent_of(share_network=share, activation=Activation.tanh)
-    last = agent.policy.mlp.memory[-1].weight.detach()
+def test_first_weights_are_orthogonal_and_small_where_actions_are_chosen(
+    share: bool, backend: str
+) -> None:
+    agent = agent_of(share_network=share, activation=Activation.tanh, backend=backend)
+    weights = by_name(agent)
+    last = weights["policy.mlp.layers.2.weight"]
     np.testing.assert_allclose(last[:4] @ last[:4].T, 1e-4 * np.eye(4), atol=1e-8)
-    hidden = agent.policy.mlp.memory[1].weight.detach()
+    hidden = weights["policy.mlp.layers.1.weight"]
     np.testing.assert_allclose(hidden @ hidden.T, 2 * np.eye(8), atol=1e-5)
-    of_values = last[4:] if share else agent.value.mlp.memory[-1].weight.detach()
+    of_values = last[4:] if share else weights["value.mlp.layers.2.weight"]
     assert float((of_values**2).sum()) == pytest.approx(1)
-    assert not any(layer.bias.detach().any() for layer in agent.policy.mlp.memory)
+    assert not any(array.any() for name, array in weights.items() if name.endswith("bias"))
 
 
 def test_a_rollout_with_rewards_divided_is_clipped() -> None:

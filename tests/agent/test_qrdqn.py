@@ -1,4 +1,4 @@
-"""QR-DQN: the loss against rlax, gradients, and known distributions."""
+"""QR-DQN in numpy and torch: the loss against rlax, gradients, and known distributions."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
 from border_cli.agent.config import QrdqnConfig
 from border_cli.agent.qrdqn import Qrdqn, distance, quantile_regression, td_loss
 from border_cli.core.spaces import EnvSpec
 from border_cli.errors import ConfigError
 from border_cli.nn.architecture import Architecture
+from border_cli.nn.batch import TensorBatch
 from border_cli.nn.network import Network, target_of
-from border_cli.nn.tensor_batch import TensorBatch
 from tests.support.finite_differences import slope
+from tests.support.libraries import both_backends, both_libraries
 from tests.support.policies import policy_of
 from tests.support.quantile_agents import (
     CHAIN,
@@ -33,32 +35,36 @@ from tests.support.spaces import numbers
 from tests.support.value_networks import td_of
 
 
-def row(*values: float) -> torch.Tensor:
-    return torch.tensor([values], dtype=torch.float64)
+def row(*values: float) -> NDArray[np.float64]:
+    return np.array([values], np.float64)
 
 
+@both_libraries
 @pytest.mark.parametrize("kappa", [0.0, 0.3, 1.0, 2.5])
-def test_the_loss_is_that_of_rlax_divided_by_kappa(kappa: float):
-    case = of_rlax("quantile_regression")
+def test_the_loss_is_that_of_rlax_divided_by_kappa(wrap: Any, kappa: float):
+    case = of_rlax("quantile_regression", wrap)
     inputs = case["quantiles"], case["fractions"], case["target"], case["weight"][:, None]
     expected = weighted_mean(case, f"loss {kappa}") / (kappa or 1)
     result = quantile_regression(*inputs, kappa)
     assert result.loss.item() == pytest.approx(expected, rel=1e-12)
 
 
-def test_one_row_by_hand():
+@both_libraries
+def test_one_row_by_hand(wrap: Any):
     """At fraction 1/4, error 2 costs 1/4 (2 - 1/2) and error -1/2 costs 3/4 (1/2)^2 / 2."""
-    huber = quantile_regression(row(0), row(0.25), row(2, -0.5), row(2), 1.0)
+    inputs = [wrap(part) for part in (row(0), row(0.25), row(2, -0.5), row(2))]
+    huber = quantile_regression(*inputs, 1.0)
     assert huber.loss.item() == 2 * (0.375 + 0.09375) / 2
     assert huber.grad_output.tolist() == [[-2 * (0.25 - 0.375) / 2]]
-    absolute = quantile_regression(row(0), row(0.25), row(2, -0.5), row(2), 0.0)
+    absolute = quantile_regression(*inputs, 0.0)
     assert absolute.loss.item() == 2 * (0.25 * 2 + 0.75 * 0.5) / 2
     assert absolute.grad_output.tolist() == [[-2 * (0.25 - 0.75) / 2]]
 
 
+@both_libraries
 @pytest.mark.parametrize("kappa", [0.0, 0.4, 1.0])
-def test_the_slope_is_the_derivative_of_the_loss(kappa: float):
-    case = of_rlax("quantile_regression")
+def test_the_slope_is_the_derivative_of_the_loss(wrap: Any, kappa: float):
+    case = of_rlax("quantile_regression", wrap)
     inputs = case["quantiles"], case["fractions"], case["target"], case["weight"][:, None]
 
     def result() -> Any:
@@ -68,8 +74,9 @@ def test_the_slope_is_the_derivative_of_the_loss(kappa: float):
     np.testing.assert_allclose(result().grad_output, numeric, rtol=1e-6, atol=1e-9)
 
 
-def test_the_distance_of_a_row_is_the_mean_over_all_pairs():
-    assert distance(row(0, 2), row(1, 3)).tolist() == [(1 + 3 + 1 + 1) / 4]
+@both_libraries
+def test_the_distance_of_a_row_is_the_mean_over_all_pairs(wrap: Any):
+    assert distance(wrap(row(0, 2)), wrap(row(1, 3))).tolist() == [(1 + 3 + 1 + 1) / 4]
 
 
 INPUTS, ACTIONS, QUANTILES = 2, 3, 4
@@ -89,15 +96,24 @@ def qrdqn(spec: EnvSpec, seed: int = 0, **settings: Any) -> Qrdqn:
     return Qrdqn(QrdqnConfig(**{"hidden": [9, 4], **settings}), spec=spec, device="cpu", seed=seed)
 
 
+def quantiles_of(agent: Qrdqn, rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Returns the quantiles that the learner predicts. [N, inputs] -> [N, num_actions, N']"""
+    outputs = np.asarray(agent.online.predict(agent.backend.tensor(rows)))
+    return outputs.reshape(len(rows), agent.num_actions, -1)
+
+
+@both_libraries
 @pytest.mark.parametrize("kappa", [0.2, 1.0])
-def test_the_loss_is_that_of_rlax(kappa: float):
-    case = of_rlax("qrdqn")
+def test_the_loss_is_that_of_rlax(wrap: Any, kappa: float):
+    case = of_rlax("qrdqn", wrap)
     outputs, q_next, online_next = (
-        case[name].transpose(1, 2).flatten(1) for name in ("outputs", "next", "chooser")
+        case[name].swapaxes(1, 2).reshape(len(case[name]), -1)
+        for name in ("outputs", "next", "chooser")
     )  # [B, num_actions * N]
     batch, fractions = transitions_of(case), case["fractions"][0]
+    shares = wrap(EQUAL.numpy())
     result = td_loss(
-        outputs, q_next, online_next, batch, fractions=fractions, shares=EQUAL, kappa=kappa
+        outputs, q_next, online_next, batch, fractions=fractions, shares=shares, kappa=kappa
     )
     expected = weighted_mean(case, f"loss {kappa}") / kappa
     assert result.metrics["loss"].item() == pytest.approx(expected, rel=1e-12)
@@ -130,15 +146,18 @@ def test_the_gradient_is_that_of_finite_differences(double: bool):
     np.testing.assert_allclose(flat, numeric, rtol=1e-6, atol=1e-8)
 
 
-def test_the_next_action_is_chosen_by_the_range():
+@both_libraries
+def test_the_next_action_is_chosen_by_the_range(wrap: Any):
     """Action 0 has quantiles 0 and 10; action 1 has 4 and 4."""
-    zero, one = torch.zeros(1, 1), torch.ones(1, 1)
-    batch = TensorBatch(zero, zero.long(), reward=zero, discount=one, next_obs=zero, weight=one)
-    q_next, fractions = torch.tensor([[0.0, 10, 4, 4]]), torch.tensor([0.25, 0.75])
+    zero, one = wrap(np.zeros((1, 1))), wrap(np.ones((1, 1)))
+    action = wrap(np.zeros((1, 1), np.int64))
+    batch = TensorBatch(zero, action, reward=zero, discount=one, next_obs=zero, weight=one)
+    q_next, fractions = wrap(np.array([[0.0, 10, 4, 4]])), wrap(np.array([0.25, 0.75]))
     for shares, apart in (([0.5, 0.5], 5), ([1.0, 0.0], 4)):  # mean distances from 0
-        formula = partial(td_loss, fractions=fractions, shares=torch.tensor(shares), kappa=1.0)
+        formula = partial(td_loss, fractions=fractions, shares=wrap(np.array(shares)), kappa=1.0)
         for online_next in (q_next, None):
-            assert formula(torch.zeros(1, 4), q_next, online_next, batch).td_error.item() == apart
+            result = formula(wrap(np.zeros((1, 4))), q_next, online_next, batch)
+            assert result.td_error.item() == apart
 
 
 @pytest.mark.slow
@@ -167,8 +186,7 @@ def test_a_gamble_is_taken_by_its_mean_and_left_by_its_worst_quarter(risk_high, 
     learned, chosen = values_and_actions(agent, 2)
     np.testing.assert_allclose(learned, values, atol=0.01)
     assert chosen == actions
-    with torch.no_grad():
-        quantiles = agent.online(torch.eye(2)).view(2, 2, 8)
+    quantiles = quantiles_of(agent, np.eye(2, dtype=np.float32))
     np.testing.assert_allclose(quantiles[1], [[0.4] * 8, [0] * 4 + [1] * 4], atol=0.01)
     # Action 1 of state 0 is worth as much as the action selected in state 1.
     gamble = [0] * 4 + [1] * 4
@@ -180,20 +198,21 @@ def test_kappa_moves_the_quantiles_of_a_gamble_to_where_its_loss_is_lowest():
     agent = qrdqn(RISKY, **QUICK, learning_rate=0.01)
     for _ in range(800):
         agent.update(RISKS)
-    with torch.no_grad():
-        quantiles = agent.online(torch.eye(2)).view(2, 2, 8)
+    quantiles = quantiles_of(agent, np.eye(2, dtype=np.float32))
     np.testing.assert_allclose(quantiles[1, 1], (np.arange(8) + 0.5) / 8, atol=0.01)
 
 
+@both_backends
 @pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (0.0, 0.25), (0.3, 0.7)])
 @pytest.mark.parametrize("hidden", [[], [7], [7, 6]])
-def test_acting_in_numpy_takes_the_mean_over_the_range_of_what_torch_gives(spec, low, high, hidden):
+def test_acting_takes_the_mean_over_the_range_of_what_the_learner_gives(
+    spec, low, high, hidden, backend: str
+):
     settings = {"risk_low": low, "risk_high": high, "num_quantiles": 5, "hidden": hidden}
-    agent = qrdqn(spec, 3, **settings)
+    agent = qrdqn(spec, 3, backend=backend, **settings)
     policy = policy_of(agent)
     obs = np.random.default_rng(1).standard_normal((300, 3)).astype(np.float32)
-    with torch.no_grad():
-        quantiles = agent.online(torch.from_numpy(obs)).view(300, 2, 5).numpy()
+    quantiles = quantiles_of(agent, obs)
     # Each quantile covers a fifth of [0, 1]; 10,000 points of the range approximate its weight.
     points = low + (high - low) * (np.arange(10_000) + 0.5) / 10_000
     q = quantiles[:, :, (points * 5).astype(int)].mean(2)  # [300, 2]

@@ -15,7 +15,7 @@ from border_cli import compose
 from border_cli.agent.config import SacConfig, TqcConfig
 from border_cli.agent.sac import Sac
 from border_cli.errors import ConfigError
-from border_cli.nn.tensor_batch import TensorBatches
+from border_cli.nn.batch import as_columns
 from tests.support.continuous_env import batch, counted, spec
 from tests.support.saved_states import same
 from tests.support.soft_agents import sac
@@ -30,7 +30,7 @@ def weights(agent: Any, *parts: str) -> list[Any]:
 
 
 def tensors(seed: int) -> Any:
-    rows = TensorBatches(torch.device("cpu"), own_memory=False).convert(batch(seed))
+    rows = as_columns(batch(seed), torch.from_numpy)
     return rows._replace(action=torch.zeros_like(rows.action))
 
 

@@ -18,7 +18,7 @@ from border_cli.agent.sac import (
     policy_loss,
     soft_target,
 )
-from border_cli.nn.tensor_batch import TensorBatch
+from border_cli.nn.batch import TensorBatch
 from tests.support.finite_differences import assert_slopes
 from tests.support.offline_agents import critic, double, in_double, sampled
 from tests.support.soft_agents import KINDS, agent_of, sac

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from border_cli.nn.tensor_batch import TensorBatch
+from border_cli.nn.batch import TensorBatch
 from tests.support.continuous_env import HALF, MIDDLE, batch
 from tests.support.soft_agents import sac
 
@@ -91,7 +91,7 @@ def test_ten_whole_updates_are_those_of_another_implementation():
     noise = torch.Generator()
     for seed in range(10):
         rows = batch(seed)
-        noise.set_state(agent.noise_generator.get_state())
+        noise.set_state(agent.backend.noise.get_state())
         update = agent.update(rows)
         noises = [torch.randn(8, 2, generator=noise) for _ in range(2)]
         loss = plain.update(to_tensors(rows), noises)

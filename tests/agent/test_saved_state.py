@@ -14,8 +14,8 @@ from torch import nn
 
 from border_cli.agent.config import DqnConfig, RandomConfig
 from border_cli.agent.dqn import Dqn
+from border_cli.agent.learning_agent import LearningAgent
 from border_cli.agent.random import RandomAgent
-from border_cli.agent.torch_agent import TorchAgent
 from border_cli.core.returns import Moments
 from border_cli.core.spaces import DictSpace, EnvSpec
 from border_cli.core.state import load_state, save_state
@@ -23,11 +23,13 @@ from border_cli.core.types import Batch
 from border_cli.errors import CheckpointError
 from border_cli.nn import matmul
 from border_cli.nn.architecture import Activation
+from border_cli.nn.numpy_learner import Parameters
 from border_cli.registry import AGENTS, register_builtin
 from border_cli.settings.networks import Matmul
 from tests.support.case_sampling import sampled, thinned
 from tests.support.compilers import needs_compiler
 from tests.support.continuous_env import batch, counted, spec
+from tests.support.libraries import LIBRARIES, both_backends
 from tests.support.policies import policy_of
 from tests.support.soft_agents import sac
 from tests.support.spaces import box, reals
@@ -53,49 +55,72 @@ def bits(state: Any, name: str = "") -> dict[str, Any]:
     return {name: state}
 
 
+@both_backends
 @pytest.mark.parametrize(
-    ("change", "match"),
+    ("change", "matches"),
     [
-        (lambda state: state.pop("online"), "it has no 'online', but target, optimizer; it"),
-        (lambda state: state.update(online=3), "online: .*dict"),
+        (
+            lambda state: state.pop("online"),
+            dict.fromkeys(LIBRARIES, "it has no 'online', but target, optimizer; it"),
+        ),
+        (
+            lambda state: state.update(online=3),
+            {"torch": "online: .*dict", "numpy": "online: 'int' object"},
+        ),
         (
             lambda state: state["online"].pop("mlp.layers.0.bias"),
-            r'online: .*Missing key\(s\).*"mlp\.layers\.0\.bias"',
+            {
+                "torch": r'online: .*Missing key\(s\).*"mlp\.layers\.0\.bias"',
+                "numpy": r"online: it has mlp\.layers\.0\.weight, mlp\.layers\.1.* instead of "
+                r"mlp\.layers\.0\.weight, mlp\.layers\.0\.bias",
+            },
         ),
         (
             lambda state: state["online"].update(x=np.ones(1)),
-            r'online: .*Unexpected key\(s\).*"x"',
+            {
+                "torch": r'online: .*Unexpected key\(s\).*"x"',
+                "numpy": r"online: it has .*\.bias, x instead of ",
+            },
         ),
-        (lambda state: state.update(statistics=3), "statistics: 'int' object"),
+        (lambda state: state.update(statistics=3), dict.fromkeys(LIBRARIES, "statistics: 'int' ")),
     ],
 )
-def test_weights_that_do_not_fit_are_refused(spec, change: Any, match: str):
-    state = dqn(spec, 1).state_dict()
+def test_weights_that_do_not_fit_are_refused(
+    spec, backend: str, change: Any, matches: dict[str, str]
+):
+    state = dqn(spec, 1, backend=backend).state_dict()
     change(state)
-    with pytest.raises(CheckpointError, match=match) as raised:
-        dqn(spec, 2).load_weights(state)
+    with pytest.raises(CheckpointError, match=matches[backend]) as raised:
+        dqn(spec, 2, backend=backend).load_weights(state)
     assert str(raised.value).startswith("the saved agent does not fit agent=dqn: ")
 
 
+@both_backends
 @pytest.mark.parametrize(
     "other",
-    [{"hidden": [8, 4]}, {"noisy": True}],
+    [{"hidden": [8, 4]}, {"noisy": True, "backend": "torch"}],
     ids=str,
 )
 def test_weights_of_another_form_are_refused_with_the_settings_that_make_it(
-    spec, other: dict[str, Any]
+    spec, backend: str, other: dict[str, Any]
 ):
-    match = r"agent=dqn: online: .*Network: .*agent\.hidden, .* must match the saved agent"
+    match = r"agent=dqn: online: .*agent\.hidden, .* must match the saved agent"
     with pytest.raises(CheckpointError, match=match):
-        dqn(spec, 2).load_weights(dqn(spec, 1, **other).state_dict())
+        dqn(spec, 2, backend=backend).load_weights(dqn(spec, 1, **other).state_dict())
 
 
-def test_weights_of_another_environment_are_refused_with_both_sizes(spec):
+@pytest.mark.parametrize(
+    ("backend", "match"),
+    [
+        ("torch", r"layers\.0\.weight: .*\[\d+, 7\].* the shape .*\[\d+, 3\]"),
+        ("numpy", r"layers\.0\.weight has shape \(9, 7\) instead of \(9, 3\)"),
+    ],
+)
+def test_weights_of_another_environment_are_refused_with_both_sizes(spec, backend: str, match: str):
     wider = replace(spec, observation=reals(7))
-    with pytest.raises(
-        CheckpointError, match=r"layers\.0\.weight: .*\[\d+, 7\].* the shape .*\[\d+, 3\]"
-    ):
-        dqn(spec, 2).load_weights(dqn(wider, 1).state_dict())
+    state = dqn(wider, 1).state_dict()
+    with pytest.raises(CheckpointError, match=match):
+        dqn(spec, 2, backend=backend).load_weights(state)
 
 
 def test_weights_learned_with_another_activation_are_refused(spec, tmp_path: Path):
@@ -159,6 +184,8 @@ SINGLE = {"num_critics": 1, "policy_delay": 1, "target_noise": 0.0}
 # By kind: name of the agent, whether its actions are discrete, and its settings.
 KINDS: dict[str, tuple[str, bool, dict[str, Any]]] = {
     "dqn": ("dqn", True, {"double": True, **FOLLOWED}),
+    "dqn, torch": ("dqn", True, {"double": True, "backend": "torch", **FOLLOWED}),
+    "c51": ("dqn", True, {"double": True, "dueling": True, "num_atoms": 5, **FOLLOWED}),
     "rainbow": (
         *("dqn", True),
         {"dueling": True, "noisy": True, "num_atoms": 5, "exploration": "greedy", **FOLLOWED},
@@ -192,14 +219,15 @@ KINDS: dict[str, tuple[str, bool, dict[str, Any]]] = {
     ),
 }
 all_kinds = pytest.mark.parametrize("kind", KINDS)
+IN_NUMPY = ("dqn", "c51", "dqn, conservative", "qrdqn")  # with agent.backend=auto
 
 
-def agent_of(kind: str, seed: int, **more: Any) -> TorchAgent:
+def agent_of(kind: str, seed: int, **more: Any) -> LearningAgent:
     register_builtin()
     name, counts, settings = KINDS[kind]
     config = AGENTS.entry(name).config_type(**{**SMALL, **settings, **more})
     env_spec = counted() if counts else spec()
-    agent: TorchAgent = AGENTS.build(config, spec=env_spec, device="cpu", seed=seed)
+    agent: LearningAgent = AGENTS.build(config, spec=env_spec, device="cpu", seed=seed)
     return agent
 
 
@@ -212,7 +240,7 @@ def has_td_errors(kind: str) -> bool:
     return KINDS[kind][0] != "bc"
 
 
-def learn(agent: TorchAgent, kind: str, seeds: range) -> list[bytes]:
+def learn(agent: LearningAgent, kind: str, seeds: range) -> list[bytes]:
     """Updates the agent once per seed; returns the TD errors and metrics of every update."""
     results = []
     for seed in seeds:
@@ -228,11 +256,12 @@ def learn(agent: TorchAgent, kind: str, seeds: range) -> list[bytes]:
 
 @all_kinds
 def test_one_seed_gives_one_agent_and_leaves_the_global_generator_still(kind: str):
-    before = torch.get_rng_state()
+    before, before_numpy = torch.get_rng_state(), np.random.get_state()[1].tobytes()
     agents = [agent_of(kind, seed) for seed in (4, 4, 5)]
     for agent in agents:
         learn(agent, kind, range(3))
     assert torch.equal(torch.get_rng_state(), before)
+    assert np.random.get_state()[1].tobytes() == before_numpy
     first, again, other = (bits(agent.state_dict()) for agent in agents)
     assert first == again
     assert first != other
@@ -272,6 +301,41 @@ def test_twenty_updates_saved_and_twenty_more_are_forty(kind: str, tmp_path: Pat
 
 
 @all_kinds
+def test_numpy_computes_the_kinds_that_it_can(kind: str):
+    assert (agent_of(kind, 1).backend.name == "numpy") == (kind in IN_NUMPY)
+
+
+@pytest.mark.parametrize("kind", IN_NUMPY)
+@pytest.mark.parametrize(("old", "new"), [("numpy", "torch"), ("torch", "numpy")])
+def test_a_state_saved_by_one_backend_goes_on_with_the_other(
+    kind: str, old: str, new: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    agent = agent_of(kind, 1, backend=old)
+    learn(agent, kind, range(20))
+    save_state(agent.state_dict(), tmp_path / "agent.npz")
+    again, moved = (agent_of(kind, 2, backend=backend) for backend in (old, new))
+    again.load_state_dict(load_state(tmp_path / "agent.npz"))
+    assert not caplog.messages
+    moved.load_state_dict(load_state(tmp_path / "agent.npz"))
+    assert caplog.messages == [
+        f"the saved state was computed by agent.backend={old} and continues with {new}: results "
+        "differ from those of an undivided run in the last bits"
+    ]
+    for seed in range(20, 25):
+        errors = []
+        for member in (agent, moved):
+            batch = rows(kind, seed)
+            member.observe(batch)
+            errors.append(member.update(batch).td_error())
+        np.testing.assert_allclose(*errors, rtol=0, atol=1e-5)
+    state, expected = moved.state_dict(), agent.state_dict()
+    assert (state["backend"], state["opt_steps"]) == (new, expected["opt_steps"])
+    for part in ("online", "target"):
+        for name, array in state[part].items():
+            np.testing.assert_allclose(array, expected[part][name], rtol=0, atol=1e-5)
+
+
+@all_kinds
 def test_an_update_reports_norms_if_gradients_are_clipped_and_td_errors_that_stay_unchanged(
     kind: str,
 ):
@@ -291,7 +355,7 @@ def test_an_update_reports_norms_if_gradients_are_clipped_and_td_errors_that_sta
         assert update.td_error().tobytes() == before.tobytes()
 
 
-def assert_close(agent: TorchAgent, other: TorchAgent, *, atol: float) -> None:
+def assert_close(agent: LearningAgent, other: LearningAgent, *, atol: float) -> None:
     """Compares the weights that the two agents act with."""
     arrays = agent.snapshot().arrays
     for name, array in other.snapshot().arrays.items():
@@ -359,7 +423,7 @@ def test_modules_that_share_memory_have_the_loaded_weights(kind: str):
     other.load_state_dict(agent.state_dict())
     for name, twin in vars(other).items():
         original = getattr(agent, name)
-        if isinstance(twin, nn.Module):
+        if isinstance(twin, nn.Module | Parameters):
             assert bits(dict(twin.state_dict())) == bits(dict(original.state_dict())), name
 
 

@@ -89,11 +89,11 @@ def test_the_settings_of_noise_reach_the_policy():
 
 def test_the_noise_of_targets_is_drawn_only_where_it_is_used():
     quiet, loud = td3(target_noise=0.0), td3()
-    before = quiet.noise_generator.get_state()
+    before = quiet.backend.noise.get_state()
     quiet.update(batch(0))
     loud.update(batch(0))
-    assert torch.equal(quiet.noise_generator.get_state(), before)
-    assert not torch.equal(loud.noise_generator.get_state(), before)
+    assert torch.equal(quiet.backend.noise.get_state(), before)
+    assert not torch.equal(loud.backend.noise.get_state(), before)
 
 
 def test_each_learning_rate_applies_to_the_part_it_names():

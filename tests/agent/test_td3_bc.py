@@ -12,7 +12,7 @@ from border_cli.agent.config import Td3BcConfig
 from border_cli.agent.td3_bc import Td3Bc, imitating_loss
 from border_cli.config.compose import compose
 from border_cli.errors import ConfigError
-from border_cli.nn.tensor_batch import TensorBatch
+from border_cli.nn.batch import TensorBatch
 from tests.support.case_sampling import sampled
 from tests.support.continuous_env import HALF, MIDDLE, grid, of_every_action, spec
 from tests.support.finite_differences import assert_slopes

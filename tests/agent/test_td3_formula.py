@@ -10,7 +10,7 @@ import torch
 
 from border_cli.agent.config import Td3Config
 from border_cli.agent.td3 import Td3, smooth_action, td_target
-from border_cli.nn.tensor_batch import TensorBatch
+from border_cli.nn.batch import TensorBatch
 from tests.support.continuous_env import spec
 from tests.support.finite_differences import assert_slopes
 from tests.support.offline_agents import assert_critics, dense, double, in_double, smallest

@@ -10,7 +10,7 @@ from torch import Tensor
 from border_cli.agent.qrdqn import distance
 from border_cli.agent.tqc import quantile_loss, soft_quantiles, truncate_quantiles
 from border_cli.core.types import Batch
-from border_cli.nn.tensor_batch import TensorBatch
+from border_cli.nn.batch import TensorBatch
 from tests.support.continuous_env import HALF, MIDDLE, batch, data_set, spec
 from tests.support.finite_differences import assert_slopes
 from tests.support.offline_agents import double, in_double

@@ -59,10 +59,10 @@ def test_a_replay_buffer_is_as_large_as_it_is_counted(typed: tuple[str, ...]) ->
     assert 3000 * row_nbytes(effective, spec) == pytest.approx(built.nbytes, rel=0.01)
 
 
-def test_an_agent_needs_28_bytes_for_each_of_its_parameters() -> None:
+def test_an_agent_needs_36_bytes_for_each_of_its_parameters() -> None:
     agent = needs("agent.hidden=[100,10]")["agent"]
     parameters = (4 * 100 + 100) + (100 * 10 + 10) + (10 * 2 + 2)
-    assert agent.nbytes == 28 * parameters
+    assert agent.nbytes == 36 * parameters
     assert agent.because.startswith("parameters=1,532, ")
     assert "agent.hidden=[100, 10]" in agent.because
 

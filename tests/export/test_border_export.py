@@ -65,6 +65,16 @@ def test_the_folder_acts_as_the_run_does_wherever_it_is(home: Path) -> None:
     np.testing.assert_array_equal(load_policy("npz_less").act(obs), expected)
 
 
+def test_a_run_that_insists_on_numpy_is_exported_as_well() -> None:
+    settings = ("agent=dqn", "env=cartpole", "trainer=sync", *QUICK, "agent.backend=numpy")
+    assert train_status(*settings, "device=cpu", "run_dir=in_numpy") == 0
+    assert export_status("in_numpy", "from_numpy", "episodes=1") == 0
+    obs = np.random.default_rng(0).normal(size=(500, 4))
+    np.testing.assert_array_equal(
+        load_policy("from_numpy").act(obs), load_policy("in_numpy").act(obs)
+    )
+
+
 def test_numpy_alone_acts_with_it(home: Path) -> None:
     script = (
         "import sys, border_cli, numpy as np; policy = border_cli.load_policy('to'); "

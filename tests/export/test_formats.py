@@ -13,7 +13,7 @@ import torch
 from gymnasium import spaces
 from user_networks import Tanh, registered
 
-from border_cli.agent.torch_agent import TorchAgent
+from border_cli.agent.learning_agent import LearningAgent
 from border_cli.core.loaded_policy import LoadedPolicy
 from border_cli.core.spaces import BoxSpace, DictSpace, EnvSpec, Space
 from border_cli.core.types import Array
@@ -93,26 +93,27 @@ def has_reals(observation: Space) -> bool:
     return any(isinstance(part, BoxSpace) and part.dtype == "float32" for part in parts)
 
 
-def agent_of(variant: str, spec: EnvSpec, *, seed: int = 0, **more: Any) -> TorchAgent:
+def agent_of(variant: str, spec: EnvSpec, *, seed: int = 0, **more: Any) -> LearningAgent:
     """Builds an agent whose weights and statistics differ greatly from their initial values."""
     name, base = VARIANTS[variant]
     if not has_reals(spec.observation):
         base = {key: value for key, value in base.items() if key != "normalize_obs"}
     config = AGENTS.entry(name).config_type(**{"hidden": [16, 12], "matmul": "mkl", **base, **more})
-    agent: TorchAgent = AGENTS.build(config, spec=spec, device="cpu", seed=seed)
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for parameter in agent.acting_modules.parameters():
-            scale = 0.4 / parameter[0].numel() ** 0.5 if parameter.ndim else 0.2
-            parameter += scale * torch.randn(parameter.shape, generator=generator)
-        for statistics in agent._normalization.statistics.values():
-            rows = torch.randn(50, len(statistics.mean), generator=generator)
-            statistics.update(2 * rows.numpy() + 0.7)
-        agent._normalization.refresh()
+    agent: LearningAgent = AGENTS.build(config, spec=spec, device="cpu", seed=seed)
+    rng = np.random.default_rng(seed)
+    # On a CPU the arrays share the memory of the network.
+    network = agent.backend.to_arrays(agent.acting_parts["network"].state_dict())
+    for weights in network.values():
+        scale = 0.4 / weights[0].size ** 0.5 if weights.ndim else 0.2
+        weights += scale * rng.standard_normal(weights.shape, np.float32)
+    for statistics in agent._normalization.statistics.values():
+        rows = rng.standard_normal((50, len(statistics.mean)), np.float32)
+        statistics.update(2 * rows + 0.7)
+    agent._normalization.refresh()
     return agent
 
 
-def policy_of(agent: TorchAgent) -> Any:
+def policy_of(agent: LearningAgent) -> Any:
     policy = agent.policy_factory(np.random.default_rng(0))
     policy.load_snapshot(agent.snapshot())
     return policy
@@ -131,7 +132,7 @@ def sampled(spec: EnvSpec, space: gym.Space[Any], rows: int = ROWS) -> Array:
 
 
 def exported(
-    place: Path, agent: TorchAgent, rows: Array, *, onnx: bool = True, name: str = "any"
+    place: Path, agent: LearningAgent, rows: Array, *, onnx: bool = True, name: str = "any"
 ) -> list[str]:
     """Writes and verifies the exported formats. `verify_export` needs the settings of a run to load
     `model.safetensors`, so its weights are loaded into another agent here instead."""
@@ -165,13 +166,22 @@ EVERY = [
 def test_weights_in_another_memory_order_are_exported_exactly(tmp_path: Path) -> None:
     spec = spec_of(OBSERVATIONS["reals"], ACTIONS["discrete"])
     agent = agent_of("dqn", spec)
-    for weight in agent.acting_modules.parameters():
+    for weight in agent.acting_parts["network"].parameters():
         weight.data = weight.data.T.contiguous().T if weight.ndim == 2 else weight.data
     exported(tmp_path / "to", agent, sampled(spec, OBSERVATIONS["reals"]), onnx=False)
 
 
 def formats_of(lines: list[str]) -> list[str]:
     return [line.partition(":")[0] for line in lines]
+
+
+@pytest.mark.parametrize("variant", ["dqn", "dueling", "c51", "qrdqn"])
+def test_agents_that_learn_in_numpy_are_exported_as_well(tmp_path: Path, variant: str) -> None:
+    spec = spec_of(REALS, ACTIONS["choices"])
+    agent = agent_of(variant, spec, backend="numpy", matmul="auto")
+    assert formats_of(exported(tmp_path / "to", agent, sampled(spec, REALS), onnx=False)) == [
+        POLICY_NPZ
+    ]
 
 
 @pytest.mark.parametrize(("variant", "kind", "action"), EVERY)

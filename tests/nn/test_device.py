@@ -1,9 +1,7 @@
-"""Device, threads and precision of the learner, and how its process reuses freed memory."""
+"""Device, threads and precision of a learner in torch."""
 
 from __future__ import annotations
 
-import os
-import platform
 import subprocess
 import sys
 import threading
@@ -12,20 +10,9 @@ import pytest
 import torch
 
 from border_cli.errors import ConfigError
-from border_cli.nn.device import (
-    keep_freed_memory,
-    learner_thread,
-    refuse_other_dtype,
-    resolve_device,
-)
+from border_cli.nn.device import learner_thread, refuse_other_dtype, resolve_device
 
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
-
-USERS_CHOICES = [
-    {"MALLOC_TRIM_THRESHOLD_": "1000000"},
-    {"MALLOC_MMAP_THRESHOLD_": "1000000"},
-    {"GLIBC_TUNABLES": "glibc.malloc.trim_threshold=1000000"},
-]
 
 
 def test_another_default_dtype_is_refused_in_one_line():
@@ -117,7 +104,7 @@ def test_torchs_other_threads_flush_denormals_as_the_learner_does():
         torch.set_num_threads(2)  # as on a machine with two cores
         two = DiscreteSpace(2)
         spec = EnvSpec(id="x", observation=two, action=two, max_episode_steps=None)
-        config = DqnConfig(num_threads=2, hidden=[300, 300])
+        config = DqnConfig(backend="torch", num_threads=2, hidden=[300, 300])
         agent = Dqn(config, spec=spec, device="cpu", seed=0)
         assert torch.get_num_threads() == 2
         with agent.learner_thread():
@@ -127,41 +114,6 @@ def test_torchs_other_threads_flush_denormals_as_the_learner_does():
         assert not bits.any(), np.count_nonzero(bits)
     """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs the allocator of glibc")
-def test_a_learner_reuses_freed_memory_instead_of_returning_it_to_the_kernel():
-    """Runs in a separate process, because the setting is permanent. 8 blocks are 1,024 pages."""
-    code = """if True:
-        import resource
-        import numpy as np
-        from border_cli.nn.device import learner_thread
-
-        def pages_asked_for():
-            for _ in range(3):
-                blocks = [np.ones(2**17, np.float32) for _ in range(8)]  # 512 KiB each
-                del blocks
-            before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-            for _ in range(10):
-                blocks = [np.ones(2**17, np.float32) for _ in range(8)]
-                del blocks
-            return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
-
-        without = pages_asked_for()
-        with learner_thread(num_threads=1):
-            learning = pages_asked_for()
-        assert without > 5_000, without
-        assert learning < 1_000, learning
-    """
-    unset = {name for choice in USERS_CHOICES for name in choice}
-    environ = {name: value for name, value in os.environ.items() if name not in unset}
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60, env=environ)
-
-
-@pytest.mark.parametrize("choice", USERS_CHOICES, ids=lambda choice: next(iter(choice)))
-def test_malloc_settings_in_the_environment_are_kept(choice: dict[str, str]):
-    assert not keep_freed_memory(choice)
 
 
 def test_a_thread_that_acts_leaves_the_learner_its_threads():

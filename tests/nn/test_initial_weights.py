@@ -4,16 +4,29 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from border_cli.nn.architecture import Architecture
-from border_cli.nn.initial_weights import fill_truncated_normal, fill_uniform, orthogonal
+from border_cli.nn.initial_weights import (
+    fill_truncated_normal,
+    fill_uniform,
+    make_orthogonal,
+    orthogonal,
+)
 from border_cli.nn.network import Network
-from border_cli.nn.orthogonal import make_orthogonal
+from border_cli.nn.tensors import to_arrays
+from tests.support.snapshots import snapshot_arrays
 from tests.support.spaces import numbers, pixels
 
 
 def seeded(seed: int = 0) -> np.random.Generator:
     return np.random.default_rng(seed)
+
+
+def arrays_of(network: Network) -> dict[str, NDArray[np.float32]]:
+    """Returns the arrays that share the memory of the parameters."""
+    arrays: dict[str, NDArray[np.float32]] = to_arrays(network.state_dict())
+    return arrays
 
 
 def test_uniform_draws_fill_both_sides_of_zero_up_to_the_bound():
@@ -69,7 +82,7 @@ def test_a_network_takes_the_draws_of_its_seed_layer_by_layer_weight_before_bias
 
 def test_orthogonal_layers_have_the_gains_of_hidden_layers_policy_and_value():
     network = Network(Architecture(pixels(36, 36), hidden=(16,)), 4, seeded())
-    make_orthogonal(network, seeded(1), gain=0.01, outputs=3)
+    make_orthogonal(arrays_of(network), rng=seeded(1), gain=0.01, outputs=3)
     hidden, last = network.mlp.memory
     weights = [*(layer.weight for layer in network.torso.images[0].convolutions), hidden.weight]
     assert len(weights) == 4
@@ -83,6 +96,14 @@ def test_orthogonal_layers_have_the_gains_of_hidden_layers_policy_and_value():
     for name, parameter in network.named_parameters():
         assert name.endswith("weight") or parameter.count_nonzero() == 0
     again = Network(Architecture(pixels(36, 36), hidden=(16,)), 4, seeded(5))
-    make_orthogonal(again, seeded(1), gain=0.01, outputs=3)
+    make_orthogonal(arrays_of(again), rng=seeded(1), gain=0.01, outputs=3)
     for parameter, other in zip(network.parameters(), again.parameters(), strict=True):
         assert parameter.equal(other)
+
+
+def test_only_the_layers_under_the_prefix_become_orthogonal():
+    network = Network(Architecture(pixels(36, 36), hidden=(16,)), 4, seeded())
+    before = snapshot_arrays(network)
+    make_orthogonal(arrays_of(network), rng=seeded(1), gain=0.01, outputs=4, prefix="mlp.")
+    changed = {name for name, array in arrays_of(network).items() if (array != before[name]).any()}
+    assert changed == {name for name in before if name.startswith("mlp.")}

@@ -19,10 +19,10 @@ from border_cli.nn.encoding import encode, encoded_size
 from border_cli.nn.features import Features, Torso
 from border_cli.nn.network import Network, polyak_update, target_of, without_gradient
 from border_cli.nn.numpy_network import NumpyMlp, NumpyNetwork
-from border_cli.nn.saving import copy_arrays
-from border_cli.nn.tensor_batch import tensor_obs
+from border_cli.nn.tensors import tensor_obs
 from border_cli.nn.torch_encoder import TorchEncoder
 from tests.support.case_sampling import sampled
+from tests.support.snapshots import snapshot_arrays
 from tests.support.spaces import box, drawn, numbers, pixels
 
 BESIDE = DictSpace({"screen": pixels(48, 40, 3), "speed": numbers(2), "gear": DiscreteSpace(3)})
@@ -62,7 +62,7 @@ def network_and_twin(
 ) -> tuple[Network, Any]:
     """Builds a network, and its numpy twin from the arrays of a snapshot."""
     network = Network(architecture, outputs, seeded())
-    arrays = copy_arrays(nn.ModuleDict({"features": features, "network": network}))
+    arrays = snapshot_arrays(nn.ModuleDict({"features": features, "network": network}))
     return network, build_twin(architecture, arrays)
 
 
@@ -95,7 +95,7 @@ def test_both_forward_passes_give_the_same_values(
     with torch.no_grad():
         for parameter in network.parameters():  # also those that start as ones or zeros
             parameter += 0.3 * torch.randn(parameter.shape, generator=noise)
-    arrays = copy_arrays(nn.ModuleDict({"features": features, "network": network}))
+    arrays = snapshot_arrays(nn.ModuleDict({"features": features, "network": network}))
     twin = build_twin(architecture, arrays)
     expected = network(features(tensor_obs(observations))).detach().numpy()  # [N, 3]
     outputs = twin(observations)
@@ -258,6 +258,33 @@ def test_a_target_follows_by_tau(tau: float, expected: float):
         polyak_update(target.parameters(), network.parameters(), tau)
     assert {float(parameter) for parameter in target.parameters()} == {expected}
     assert {float(parameter.detach()) for parameter in network.parameters()} == {8}
+
+
+def test_gradients_worked_by_hand():
+    network = Network(Architecture(numbers(1), hidden=(2,)), 1, seeded())
+    weights = [[[1.0], [-1.0]], [0.0, 1.0], [[2.0, 3.0]], [-1.0]]
+    with torch.no_grad():
+        for parameter, values in zip(network.parameters(), weights, strict=True):
+            parameter.copy_(torch.tensor(values))
+    rows = torch.tensor([[4.0], [-1.0]])
+    outputs, cache = network.forward_with_cache(rows)
+    # relu(4, -3) = (4, 0), 2*4 - 1 = 7;  relu(-1, 2) = (0, 2), 3*2 - 1 = 5
+    assert outputs.tolist() == network.predict(rows).tolist() == [[7], [5]]
+    assert not outputs.requires_grad
+    assert not network.predict(rows).requires_grad
+    # With slopes of 1 and 10, those before ReLU are (2, 0) and (0, 30).
+    gradient = network.backward(cache, torch.tensor([[1.0], [10.0]]))
+    assert [part.tolist() for part in gradient] == [[[8], [-30]], [2, 30], [[4, 20]], [11]]
+
+
+def test_a_target_computes_with_weights_of_its_own():
+    network = Network(Architecture(numbers(2), hidden=(3,)), 1, seeded())
+    target, rows = target_of(network), torch.ones(4, 2)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.fill_(0.5)
+    assert network.predict(rows).tolist() == [[2.75]] * 4  # 3 * 0.5 * 1.5 + 0.5
+    assert (target.predict(rows) != 2.75).all()
 
 
 def test_acting_leaves_the_observation_as_it_was():

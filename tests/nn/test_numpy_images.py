@@ -13,7 +13,7 @@ from border_cli.nn.architecture import WINDOWS
 from border_cli.nn.encoding import BYTES, Scaling
 from border_cli.nn.images import DerCnn, MinatarCnn, NatureCnn, PlainCnn
 from border_cli.nn.numpy_images import NumpyCnn
-from border_cli.nn.saving import copy_arrays
+from tests.support.snapshots import snapshot_arrays
 
 KINDS: dict[str, type[PlainCnn]] = {
     "minatar_cnn": MinatarCnn,
@@ -54,7 +54,7 @@ def test_numpy_and_torch_agree(kind: str, shape: tuple[int, int, int], rows: int
     images = pixels(rows, *shape)
     with torch.no_grad():
         expected = torch_network(torch.from_numpy(images)).numpy()
-    result = twin(kind, copy_arrays(torch_network), "", shape)(images)
+    result = twin(kind, snapshot_arrays(torch_network), "", shape)(images)
     assert result.dtype == np.float32
     np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
     assert 0.2 < (result > 0).mean() < 0.95  # otherwise the comparison would be trivial
@@ -62,7 +62,7 @@ def test_numpy_and_torch_agree(kind: str, shape: tuple[int, int, int], rows: int
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_images_are_processed_independently_and_results_are_not_overwritten(kind: str):
-    torso = twin(kind, copy_arrays(network(kind, (2, 37, 36))), "", (2, 37, 36))
+    torso = twin(kind, snapshot_arrays(network(kind, (2, 37, 36))), "", (2, 37, 36))
     images = pixels(3, 2, 37, 36)
     together = torso(images)
     before = together.copy()
@@ -76,7 +76,7 @@ def test_images_are_processed_independently_and_results_are_not_overwritten(kind
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_weights_are_copies_of_those_under_the_prefix(kind: str):
-    original = copy_arrays(network(kind, (1, 36, 36)))
+    original = snapshot_arrays(network(kind, (1, 36, 36)))
     arrays = {f"torso.images.0.{name}": np.array(array) for name, array in original.items()}
     torso = twin(kind, arrays, "torso.images.0.", (1, 36, 36))
     images = pixels(1, 1, 36, 36)
@@ -89,7 +89,7 @@ def test_the_weights_are_copies_of_those_under_the_prefix(kind: str):
 def test_sums_of_ones_worked_by_hand():
     arrays = {
         name: np.ones_like(array) if name.endswith("weight") else np.zeros_like(array)
-        for name, array in copy_arrays(network("nature_cnn", (1, 36, 36))).items()
+        for name, array in snapshot_arrays(network("nature_cnn", (1, 36, 36))).items()
     }
     # White pixels are scaled to 1. The layers sum 8 x 8, 4 x 4 x 32 and 3 x 3 x 64 inputs.
     arrays["convolutions.2.bias"][:] = -5e6

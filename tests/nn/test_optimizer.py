@@ -10,8 +10,8 @@ import torch
 
 from border_cli.core.state import load_state, save_state
 from border_cli.errors import ConfigError
-from border_cli.nn.optimizer import Adam, Optimizer, make_optimizer
-from border_cli.nn.saving import to_arrays
+from border_cli.nn.optimizer import Adam, TensorOptimizer, make_optimizer
+from border_cli.nn.tensors import to_arrays
 
 
 def test_a_long_gradient_is_cut_to_the_norm_and_its_own_norm_returned():
@@ -70,7 +70,7 @@ def loss_of(parameters: list[torch.nn.Parameter]) -> torch.Tensor:
 
 def build(
     name: str, parameters: list[torch.nn.Parameter], clip: float | None = 0.5, **kwargs: Any
-) -> Optimizer:
+) -> TensorOptimizer:
     return make_optimizer(name, kwargs, parameters, learning_rate=0.05, max_grad_norm=clip)
 
 
@@ -152,6 +152,9 @@ def test_a_weight_without_a_gradient_is_left_alone():
         ("SparseAdam", {}, "unknown agent.optimizer 'SparseAdam'"),
         ("AdamW", {"weight_dekay": 1}, r"kwargs {'weight_dekay': 1} is not .*accepted: betas, eps"),
         ("AdamW", {"betas": [2, 0.9]}, "Invalid beta parameter at index 0: 2"),
+        ("AdamW", {"betas": 0.9}, "is not accepted by torch.optim.AdamW: 'float' object"),
+        ("AdamW", {"eps": -1}, "Invalid epsilon value: -1"),
+        ("AdamW", {"weight_decay": "much"}, "is not accepted by torch.optim.AdamW: '<=' not"),
     ],
 )
 def test_what_torch_does_not_take_is_refused(name: str, kwargs: dict[str, Any], said: str):

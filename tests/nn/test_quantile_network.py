@@ -13,7 +13,7 @@ from border_cli.nn.architecture import Activation, Architecture
 from border_cli.nn.features import Features
 from border_cli.nn.numpy_network import NumpyQuantileNetwork
 from border_cli.nn.quantile_network import QuantileNetwork
-from border_cli.nn.tensor_batch import tensor_obs
+from border_cli.nn.tensors import tensor_obs
 from tests.support.spaces import drawn, numbers, pixels
 
 NUMBERS, IMAGE = numbers(3), pixels(40, 36, 1)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from torch import nn
 
-from border_cli.nn.saving import copy_arrays, to_arrays, to_tensors
+from border_cli.nn.tensors import to_arrays, to_tensors
 
 
 def test_a_state_of_tensors_is_one_of_arrays_and_back_exactly():
@@ -25,12 +24,3 @@ def test_tensors_of_arrays_are_copies_even_of_arrays_that_cannot_be_written():
     tensor = to_tensors({"a": array})["a"]
     tensor += 1
     assert array.tolist() == [0, 0]
-
-
-def test_copied_arrays_do_not_change_with_the_module():
-    module = nn.Linear(2, 1)
-    arrays = copy_arrays(module)
-    before = arrays["weight"].copy()
-    with torch.no_grad():
-        module.weight += 1
-    np.testing.assert_array_equal(arrays["weight"], before)

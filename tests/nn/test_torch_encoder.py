@@ -22,10 +22,10 @@ from border_cli.nn.numpy_network import (
     NumpyValueNetwork,
 )
 from border_cli.nn.quantile_network import QuantileNetwork
-from border_cli.nn.saving import copy_arrays
-from border_cli.nn.tensor_batch import tensor_obs
+from border_cli.nn.tensors import tensor_obs
 from border_cli.nn.torch_encoder import TorchEncoder
 from border_cli.nn.value_network import ValueNetwork
+from tests.support.snapshots import snapshot_arrays
 from tests.support.spaces import drawn, numbers, pixels
 
 VECTOR = numbers(4)
@@ -55,7 +55,7 @@ def features_of(architecture: Architecture, *, normalize: bool) -> Features:
 
 def arrays_of(features: Features, network: nn.Module) -> Any:
     """Returns the read-only arrays of a snapshot."""
-    return copy_arrays(nn.ModuleDict({"features": features, "network": network}))
+    return snapshot_arrays(nn.ModuleDict({"features": features, "network": network}))
 
 
 @pytest.mark.parametrize("normalize", [False, True])

@@ -17,7 +17,7 @@ from border_cli.nn.ensemble import Critics
 from border_cli.nn.features import Features
 from border_cli.nn.network import Network, target_of
 from border_cli.nn.quantile_network import QuantileNetwork
-from border_cli.nn.tensor_batch import tensor_obs
+from border_cli.nn.tensors import tensor_obs
 from border_cli.nn.value_network import ValueNetwork
 from tests.support.spaces import numbers, pixels
 

@@ -13,9 +13,9 @@ from border_cli.nn.architecture import Activation, Architecture
 from border_cli.nn.dense import NoisyDense
 from border_cli.nn.features import Features
 from border_cli.nn.numpy_network import NumpyValueNetwork
-from border_cli.nn.saving import copy_arrays
-from border_cli.nn.tensor_batch import tensor_obs
+from border_cli.nn.tensors import tensor_obs
 from border_cli.nn.value_network import ValueNetwork, scale_noise
+from tests.support.snapshots import snapshot_arrays
 from tests.support.spaces import drawn, numbers, pixels
 
 
@@ -121,7 +121,7 @@ def test_numpy_computes_what_torch_does(space: Space, form: dict[str, Any], hidd
         parameter.data += 0.1 * torch.randn(
             parameter.shape, generator=torch.Generator().manual_seed(2)
         )
-    arrays = {f"network.{name}": array for name, array in copy_arrays(built).items()}
+    arrays = {f"network.{name}": array for name, array in snapshot_arrays(built).items()}
     twin = NumpyValueNetwork(architecture, atoms=form.get("atoms", 1))
     twin.load(arrays)
     obs = drawn(space, 4)

@@ -8,6 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from border_cli.nn.arrays import AnyTensor
+
 STEP = 1e-6
 
 
@@ -18,14 +20,20 @@ def assert_slopes(loss: Callable[[], Tensor], parameters: Sequence[Tensor]) -> N
         np.testing.assert_allclose(gradient.numpy(), slope(loss, parameter), rtol=1e-6, atol=1e-8)
 
 
-def slope(loss: Callable[[], Tensor], parameter: Tensor) -> np.ndarray:
+def slope(loss: Callable[[], AnyTensor], parameter: AnyTensor) -> np.ndarray:
     """Returns the gradient with respect to a float64 parameter, by central differences."""
-    flat, gradient = parameter.data.view(-1), np.zeros(parameter.numel())
+    is_array = isinstance(parameter, np.ndarray)
+    flat = parameter.reshape(-1) if is_array else parameter.detach().view(-1)
+    gradient = np.zeros(len(flat))
     for i in range(len(flat)):
         before = float(flat[i])
         flat[i] = before + STEP
-        above = float(loss().detach())
+        above = _number(loss())
         flat[i] = before - STEP
-        gradient[i] = (above - float(loss().detach())) / (2 * STEP)
+        gradient[i] = (above - _number(loss())) / (2 * STEP)
         flat[i] = before
     return gradient.reshape(parameter.shape)
+
+
+def _number(loss: AnyTensor) -> float:
+    return float(loss.detach() if isinstance(loss, Tensor) else loss)

@@ -15,7 +15,7 @@ from border_cli.agent.cql import Cql
 from border_cli.agent.critics import CriticLoss
 from border_cli.agent.iql import Iql
 from border_cli.core.spaces import EnvSpec
-from border_cli.nn.tensor_batch import TensorBatch
+from border_cli.nn.batch import TensorBatch
 from tests.support.continuous_env import HALF, MIDDLE, batch, counted, spec
 
 SMALL: dict[str, Any] = {"hidden": [8, 6], "learning_rate": 0.01, "batch_size": 8}

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from border_cli.agent.dqn import ValueAgent
 from border_cli.core.spaces import DiscreteSpace, EnvSpec
 from border_cli.core.types import Batch
-from border_cli.nn.tensor_batch import TensorBatch
+from border_cli.nn.batch import TensorBatch
 from tests.support.policies import policy_of
 
 

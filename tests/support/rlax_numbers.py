@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from border_cli.nn.tensor_batch import TensorBatch
+from border_cli.nn.arrays import AnyTensor
+from border_cli.nn.batch import TensorBatch
 
 NUMBERS = Path(__file__).parents[1] / "agent" / "rlax.json"
 
 
-def of_rlax(case: str) -> dict[str, Tensor]:
+def of_rlax(case: str, wrap: Callable[[Any], AnyTensor] = torch.from_numpy) -> dict[str, AnyTensor]:
     """Returns the inputs and outputs of rlax for a case, by name."""
     arrays = json.loads(NUMBERS.read_text(encoding="utf-8"))[case]
-    return {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
+    return {name: wrap(np.array(array)) for name, array in arrays.items()}
 
 
-def transitions_of(case: dict[str, Tensor]) -> TensorBatch:
+def transitions_of(case: dict[str, AnyTensor]) -> TensorBatch:
     """Returns the transitions of a case, without observations."""
     names = "action", "reward", "discount", "weight"
-    empty = torch.zeros(0)
-    return TensorBatch(obs=empty, next_obs=empty, **{name: case[name][:, None] for name in names})
+    return TensorBatch(obs=None, next_obs=None, **{name: case[name][:, None] for name in names})
 
 
-def weighted_mean(case: dict[str, Tensor], losses: str) -> float:
+def weighted_mean(case: dict[str, AnyTensor], losses: str) -> float:
     """Returns the mean of the losses times the weights of the case."""
     return float((case["weight"] * case[losses]).mean())

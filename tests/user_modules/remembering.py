@@ -16,7 +16,7 @@ from border_cli.agent.policies import QPolicy
 from border_cli.core.interfaces import PolicyFactory
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Array, Column, Update
-from border_cli.nn.tensor_batch import TensorBatch
+from border_cli.nn.batch import TensorBatch
 from border_cli.registry import AGENTS
 from border_cli.settings.run import AgentConfig
 
