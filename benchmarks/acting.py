@@ -29,8 +29,7 @@ from border_cli.nn.numpy_network import (
     NumpyValueNetwork,
 )
 from border_cli.nn.quantile_network import QuantileNetwork
-from border_cli.nn.saving import copy_arrays
-from border_cli.nn.tensor_batch import tensor_obs
+from border_cli.nn.tensors import tensor_obs, to_arrays
 from border_cli.nn.value_network import ValueNetwork
 
 ROWS = (1, 8)
@@ -50,7 +49,8 @@ class Contenders:
         self._network = network.eval()
         self._draws = int(getattr(network, "draws", 0))
         self._rng = np.random.default_rng(0)
-        twin.load(copy_arrays(nn.ModuleDict({"features": self._features, "network": network})))
+        modules = nn.ModuleDict({"features": self._features, "network": network})
+        twin.load(to_arrays(modules.state_dict()))
         twin.noise = self._rng if self._draws else None
         self.numpy = twin
 

@@ -27,7 +27,7 @@ import torch
 
 from benchmarks.table import Reading, emit, make_parser, summary, take_turns
 from border_cli import load_policy
-from border_cli.agent.torch_agent import TorchAgent
+from border_cli.agent.learning_agent import LearningAgent
 from border_cli.core.spaces import EnvSpec, RawSpace, RawSpaces, convert_space
 from border_cli.export.onnx import RawPolicy
 from border_cli.export.write import form_of, seal, write_formats
@@ -62,7 +62,7 @@ def export_untrained(name: str, folder: Path) -> RawPolicy:
     raw = RawSpaces(observation, action)
     spec = EnvSpec(name, convert_space(observation), action.leaf, None, raw=raw)
     config = AGENTS.entry(agent_name).config_type(**settings, matmul="mkl")
-    agent: TorchAgent = AGENTS.build(config, spec=spec, device="cpu", seed=0)
+    agent: LearningAgent = AGENTS.build(config, spec=spec, device="cpu", seed=0)
     policy: Any = agent.policy_factory(np.random.default_rng(0))
     policy.load_snapshot(agent.snapshot())
     form = form_of(agent, policy, agent_name)

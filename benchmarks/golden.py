@@ -65,6 +65,8 @@ def cases() -> Case:
     runs |= {
         "dqn_plain": [*runs["dqn"], "agent.double=false", "agent.tau=1", "agent.loss=mse",
                       "agent.target_interval=50", "step_processor.n_steps=1"],
+        "dqn_torch": [*runs["dqn"], "agent.backend=torch"],
+        "dqn_dueling": [*runs["dqn"], "agent.dueling=true", "agent.layer_norm=true"],
         "dqn_extended": [*runs["dqn"], "agent.dueling=true", "agent.noisy=true",
                          "agent.exploration=greedy", "agent.normalize_obs=true"],
         "dqn_c51": [*runs["dqn"], "agent.num_atoms=21", "agent.v_min=0", "agent.v_max=100"],
@@ -90,6 +92,7 @@ def cases() -> Case:
     runs["a2c"] = ["agent=a2c", *discrete, *rollouts, "replay_buffer.n_epochs=1"]
     runs["ppo_box"] = ["agent=ppo", *box, *rollouts, "agent.normalize_obs=true",
                        "agent.normalize_reward=true"]  # fmt: skip
+    runs["ppo_torch"] = [*runs["ppo"], "agent.backend=torch"]
     for name, env in MASKED.items():
         runs[f"ppo_{name}"] = ["agent=ppo", *env, *rollouts]
     runs["discrete_sac"] = ["agent=discrete_sac", *discrete, *SMALL, "trainer=sync"]

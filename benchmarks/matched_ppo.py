@@ -1,12 +1,13 @@
-"""PPO with the RL Zoo's settings for CartPole: border_cli and Stable-Baselines3, on one thread.
+"""PPO on CartPole: border_cli, Stable-Baselines3 and a file in CleanRL's manner, on one thread.
 
-    python -m benchmarks.matched_ppo [--repetitions 5] [--env-steps 40960]
+    python -m benchmarks.matched_ppo [--shape zoo | cleanrl] [--repetitions 5] [--env-steps 40960]
 
-8 environments, rollouts of 256 steps, 20 epochs with one minibatch of 256 rows. Ours is a full run
-of `border-train agent=ppo env=cartpole` without evaluations and checkpoints. Timed from env step
-2,048 to the end. `return_1_of_4` to `return_4_of_4` are mean returns over the quarters of the
-training episodes (SB3: of the last 100), to verify that both learn; random numbers differ. Each
-measurement runs in its own process; the contenders take turns.
+`zoo`: the RL Zoo's settings for CartPole, 8 environments, rollouts of 256 steps, 20 epochs with one
+minibatch of 256 rows. `cleanrl`: 4 environments, 128 steps of each, 4 epochs of 4 minibatches. Ours
+is a full run of `border-train agent=ppo env=cartpole` without evaluations and checkpoints; `bare`
+is `bare_ppo.py`. Timed from env step 2,048 to the end. `return_1_of_4` to `return_4_of_4` are mean
+returns over the quarters of the training episodes (SB3: of the last 100), to verify that all learn;
+random numbers differ. Each measurement runs in its own process; the contenders take turns.
 """
 
 from __future__ import annotations
@@ -39,6 +40,10 @@ from border_cli.core.types import Episode
 
 SETTLED = 2_048  # env steps before the timed window
 SB3 = "sb3"
+SHAPES = {
+    "zoo": {"num_envs": 8, "n_steps": 32, "n_epochs": 20, "batch_size": 256},
+    "cleanrl": {"num_envs": 4, "n_steps": 128, "n_epochs": 4, "batch_size": 128},
+}
 OFF = ("eval_interval", "record_interval", "save_interval")
 
 
@@ -67,7 +72,7 @@ class Timer(Callback):
         return {"env_steps_per_s": (last - first) / (ended_s - began_s), **learning(self._returns)}
 
 
-def ours(seed: int, env_steps: int) -> Reading:
+def ours(seed: int, env_steps: int, shape: dict[str, int]) -> Reading:
     """Measures one of our runs."""
     timer = Timer()
     with tempfile.TemporaryDirectory() as folder:
@@ -75,7 +80,12 @@ def ours(seed: int, env_steps: int) -> Reading:
         off = [f"trainer.{name}=0" for name in OFF]
         limits = [f"trainer.max_env_steps={env_steps}", "trainer.stop_at_score=null"]
         run_dir = f"run_dir={Path(folder) / 'run'}"
-        config = compose("agent=ppo", "env=cartpole", f"seed={seed}", run_dir, *off, *limits)
+        groups = {"num_envs": "env", "batch_size": "agent"}
+        sizes = [
+            f"{groups.get(name, 'replay_buffer')}.{name}={value}" for name, value in shape.items()
+        ]
+        run = "agent=ppo", "env=cartpole", f"seed={seed}", run_dir
+        config = compose(*run, *off, *limits, *sizes)
         train(config, recorders=[], callbacks=[timer])
         os.chdir("/")
     return timer.reading()
@@ -86,27 +96,32 @@ def main() -> None:
     parser.add_argument(
         "--env-steps", type=int, default=40_960, help="env steps per run (default: 40960)"
     )
+    parser.add_argument("--shape", choices=SHAPES, default="zoo", help="sizes (default: zoo)")
     arguments = parser.parse_args()
-    targets = {"ours": "benchmarks.matched_ppo:ours"}
+    targets = {
+        "ours": partial(call, "benchmarks.matched_ppo:ours"),
+        "bare": partial(call, "benchmarks.bare_ppo:measure", settled=SETTLED),
+    }
     if installed("stable-baselines3"):
-        targets[SB3] = "benchmarks.stable_baselines:matched_ppo"
+        targets[SB3] = partial(call, "benchmarks.stable_baselines:matched_ppo")
     else:
         say('skipped: sb3 (needs pip install "border-cli[bench]")')
     steps = arguments.env_steps
+    sizes = {"env_steps": steps, "shape": SHAPES[arguments.shape]}
     readings = take_turns(
         {
-            name: partial(lambda target, seed: call(target, seed=seed, env_steps=steps), target)
+            name: partial(lambda target, seed: target(seed=seed, **sizes), target)
             for name, target in targets.items()
         },
         arguments.repetitions,
     )
     for name, own_results in readings.items():
-        line = summary(own_results)
-        if name != SB3 and SB3 in readings:
-            speeds = [
-                column(results, "env_steps_per_s") for results in (own_results, readings[SB3])
-            ]
-            line = {f"env_steps_per_s_to_{SB3}": ratios(*speeds), **line}
+        line = {"shape": arguments.shape, **summary(own_results)}
+        for other in {SB3, "bare"} & readings.keys() - {name}:
+            pair = (
+                column(results, "env_steps_per_s") for results in (own_results, readings[other])
+            )
+            line[f"env_steps_per_s_to_{other}"] = ratios(*pair)
         emit("matched_ppo", name, line)
 
 

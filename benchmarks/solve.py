@@ -14,6 +14,8 @@ every round of acting and learning, 256 env steps. Saving, a final evaluation an
 process are not counted, which is in their favor. `wall_s` includes their evaluations, as for ours;
 `without_judging_s` excludes them.
 
+`import_torch` is `python -c "import torch"`, timed from start to exit.
+
 Repetition N uses seed `--first-seed` + N. `…_over_ours` divides medians, because seeds of different
 programs are not paired.
 """
@@ -41,7 +43,10 @@ JUDGED = 100  # episodes that judge our best model
 FRESH = 1_000_000  # added to seeds for fresh episodes; runs use much smaller seeds
 COMMANDS = Path(sys.executable).parent
 OURS = "border_train"
+TORCH = "import_torch"
 PEERS = {"sb3_dqn": "dqn", "sb3_ppo": "ppo"}
+
+ROWS = [OURS, TORCH, *PEERS]
 
 
 def agent_of(overrides: list[str]) -> list[str]:
@@ -89,6 +94,14 @@ def peer(algorithm: str, threshold: float, seed: int) -> Reading:
     }
 
 
+def import_torch(seed: int) -> Reading:
+    """Times an interpreter that imports torch and exits."""
+    del seed
+    began_s = time.monotonic()
+    subprocess.run([sys.executable, "-c", "import torch"], check=True)
+    return {"wall_s": time.monotonic() - began_s}
+
+
 def _children_cpu_s() -> float:
     """Returns the CPU time of all child processes that have ended."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -109,6 +122,8 @@ def _seeded(run: Callable[[int], Reading], first: int, repetition: int) -> Readi
 def line(name: str, readings: Readings, threshold: float) -> dict[str, Any]:
     """Returns one row of the table."""
     runs = readings[name]
+    if name == TORCH:
+        return summary(runs)
     content: dict[str, Any] = {
         "threshold": threshold,
         "solved": f"{sum(run['score'] >= threshold for run in runs)} of {len(runs)}",
@@ -117,6 +132,9 @@ def line(name: str, readings: Readings, threshold: float) -> dict[str, Any]:
     }
     if name == OURS:
         mine_s = median(column(runs, "wall_s"))
+        if TORCH in readings:
+            times = mine_s / median(column(readings[TORCH], "wall_s"))
+            content["wall_s_to_import_torch"] = round(times, 2)
         for other in PEERS.keys() & readings.keys():
             for duration in ("wall_s", "without_judging_s"):
                 times = median(column(readings[other], duration)) / mine_s
@@ -139,12 +157,14 @@ def main() -> None:
     parser.add_argument(
         "--first-seed", type=int, default=0, help="seed of the first repetition (default: 0)"
     )
-    parser.add_argument("--rows", nargs="+", choices=[OURS, *PEERS], default=[OURS, *PEERS])
+    parser.add_argument("--rows", nargs="+", choices=ROWS, default=ROWS)
     arguments = parser.parse_args()
     contenders: dict[str, Callable[[int], Reading]] = {}
     for name in arguments.rows:
         if name == OURS:
             contenders[name] = partial(border_train, arguments.env, arguments.overrides)
+        elif name == TORCH:
+            contenders[name] = import_torch
         elif arguments.env != "cartpole":
             say(f"skipped: {name} (has settings for cartpole only)")
         elif not installed("stable-baselines3"):

@@ -118,10 +118,10 @@ def matched_sac(seed: int, warm_up: int, settled: int, updates: int, threads: in
     return {**speed._asdict(), **learning(episodes)}
 
 
-def matched_ppo(seed: int, env_steps: int) -> Reading:
-    """Times PPO with the RL Zoo's settings for CartPole, from env step 2,048."""
+def matched_ppo(seed: int, env_steps: int, shape: dict[str, int]) -> Reading:
+    """Times PPO on CartPole with a rollout of this shape, from env step 2,048."""
     torch.set_num_threads(1)
-    model, began = _zoo_ppo(seed), list[tuple[int, float]]()
+    model, began = _zoo_ppo(seed, **shape), list[tuple[int, float]]()
 
     def note(model: BaseAlgorithm) -> bool:
         if model.num_timesteps >= 2_048 and not began:
@@ -169,15 +169,17 @@ def _zoo_dqn(seed: int) -> BaseAlgorithm:
     )
 
 
-def _zoo_ppo(seed: int) -> BaseAlgorithm:
+def _zoo_ppo(
+    seed: int, num_envs: int = 8, n_steps: int = 32, batch_size: int = 256, n_epochs: int = 20
+) -> BaseAlgorithm:
     return PPO(
         "MlpPolicy",
-        make_vec_env(ENV_ID, n_envs=8, seed=seed),
-        n_steps=32,
-        batch_size=256,
+        make_vec_env(ENV_ID, n_envs=num_envs, seed=seed),
+        n_steps=n_steps,
+        batch_size=batch_size,
         gae_lambda=0.8,
         gamma=0.98,
-        n_epochs=20,
+        n_epochs=n_epochs,
         ent_coef=0.0,
         learning_rate=LinearSchedule(0.001, 0.0, 1.0),
         clip_range=LinearSchedule(0.2, 0.0, 1.0),

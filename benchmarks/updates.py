@@ -51,9 +51,10 @@ def spec_of(name: str) -> EnvSpec:
     )
 
 
-def batches_of(name: str, seed: int) -> list[Batch]:
+def batches_of(name: str, seed: int, rows: int | None = None) -> list[Batch]:
+    """Returns precomputed batches, by default of 64 rows for discrete actions, else 256."""
     rng = np.random.default_rng(seed)
-    rows = 64 if name in DISCRETE else 256
+    rows = rows or (64 if name in DISCRETE else 256)
 
     def numbers(*shape: int) -> Any:
         return rng.uniform(-0.9, 0.9, shape).astype(np.float32)
@@ -74,7 +75,8 @@ def batches_of(name: str, seed: int) -> list[Batch]:
     ]
 
 
-def _rate(update: Callable[[int], object], seconds: float) -> Reading:
+def rate(update: Callable[[int], object], seconds: float) -> Reading:
+    """Measures updates/s."""
     done, began_s, until_s = 0, 0.0, time.perf_counter() + SETTLED_S
     while (now_s := time.perf_counter()) < until_s or not began_s:
         if now_s >= until_s:
@@ -95,7 +97,7 @@ def ours(name: str, seed: int, seconds: float) -> Reading:
     agent = AGENTS.build(config, spec=spec_of(name), device="cpu", seed=seed)
     batches = batches_of(name, seed)
     with agent.learner_thread():
-        return _rate(lambda i: agent.update(batches[i % BATCHES]), seconds)
+        return rate(lambda i: agent.update(batches[i % BATCHES]), seconds)
 
 
 def bare(name: str, seed: int, seconds: float) -> Reading:
@@ -109,7 +111,7 @@ def bare(name: str, seed: int, seconds: float) -> Reading:
         tensors = {key: torch.from_numpy(value) for key, value in columns.items()}
         batches.append({key: x if x.dim() > 1 else x[:, None] for key, x in tensors.items()})
     with learner_thread(num_threads=1):
-        return _rate(lambda i: loop.update(batches[i % BATCHES]), seconds)
+        return rate(lambda i: loop.update(batches[i % BATCHES]), seconds)
 
 
 def _measure(kind: str, name: str, seconds: float, seed: int) -> Reading:
