@@ -22,7 +22,6 @@ DRAW_EVERY_S = 0.5
 SAY_EVERY_S = 30.0  # interval without a terminal
 FIGURES = ("updates", "done", "score", "best", "updates/s", "left")
 NARROW, FEW = 80, ("done", "best", "left")  # width and columns of a narrow terminal
-OF_LINE, MOST_LINES = ("updates", "done", "score", "left"), 8  # for output without a terminal
 STYLES = {"done": "green", "interrupted": "yellow", "in use": "yellow"}
 
 
@@ -72,10 +71,7 @@ class LivePanel:
         self._shown_s = now_s
         summary = f"{summary}  {figures.duration(now_s - self._began_s)}"
         if self._live is None:
-            lines = [summary, *map(_line, running[:MOST_LINES])]
-            if len(running) > MOST_LINES:
-                lines.append(f"  and {len(running) - MOST_LINES} more running")
-            terminal.say(self._console, "\n".join(lines))
+            terminal.say(self._console, summary)
             return
         message = panel_line.text
         last = Text(
@@ -145,14 +141,6 @@ class SweepPanel(LivePanel):
             f"{failed} failed" if failed else "",
         ]
         self.draw(running, "  ".join(filter(None, counts)))
-
-
-def _line(job: JobView) -> str:
-    """Describes a running job in one line: `job 1 (seed=1): learning  updates 3,000  done 30 %`."""
-    status, cells = _row(job)
-    figure_texts = (f"{name} {cells[name]}" for name in OF_LINE if cells.get(name))
-    label = f" ({job.label})" if job.label else ""
-    return "  ".join([f"  job {job.number}{label}: {status}", *figure_texts])
 
 
 def _row(job: JobView) -> tuple[str, dict[str, str]]:
