@@ -211,7 +211,7 @@ def test_a_run_goes_on_from_python(folder: Path) -> None:
 
 
 def test_resuming_a_missing_directory_is_refused(folder: Path) -> None:
-    with pytest.raises(ConfigError, match=r"resume: no such directory: .*nowhere"):
+    with pytest.raises(ConfigError, match=r"resume: .*nowhere is not a run directory"):
         resume("nowhere")
     with pytest.raises(ConfigError, match=r"dry_run=true is for the command line"):
         train(compose(*SERIAL, "dry_run=true"))

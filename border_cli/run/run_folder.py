@@ -17,7 +17,7 @@ from border_cli.run.layout import refuse_foreign
 from border_cli.run.lock import RUN_LOCK, RunInUse, running
 from border_cli.run.status import DONE, EPISODE_LIMIT, LOST, NOT_STARTED, RUN_JSON, read_run
 from border_cli.settings.run import AUTO, Objective, RunConfig, TrainerConfig
-from border_cli.system.files import SETTINGS, SWEEP_JSON
+from border_cli.system.files import SETTINGS
 from border_cli.system.machine import unwritable
 from border_cli.words import shortest
 
@@ -137,19 +137,10 @@ class RunFolder:
 
     def refuse_no_run(self) -> None:
         """Raises ConfigError if the directory to be resumed does not contain a single run."""
-        path = self.path
-        if not path.is_dir():
-            raise ConfigError(f"resume: no such directory: {path}{run_around(path)}")
-        if (path / SWEEP_JSON).exists():
-            jobs = sorted(file.parent.parent for file in path.glob(f"*/{SETTINGS}"))
-            hint = f", or resume one of its jobs, such as {jobs[0]}" if jobs else ""
-            raise ConfigError(
-                f"resume: {path} is the directory of a sweep: repeat its command with "
-                f"run_dir={path} resume=auto{hint}"
-            )
         if not self.has_settings:
             raise ConfigError(
-                f"resume: {path} is not a run directory: there is no {SETTINGS}{run_around(path)}"
+                f"resume: {self.path} is not a run directory: there is no {SETTINGS}"
+                f"{run_around(self.path)}. The command of a sweep resumes it with resume=auto"
             )
 
     def check_earlier_run(self, config: RunConfig, compare: Compare) -> EarlierRun:

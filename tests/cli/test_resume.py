@@ -249,7 +249,7 @@ def test_a_run_goes_on_once_the_limit_that_ended_it_has_grown(
     ("argv", "said"),
     sampled(
         [
-            (["resume=x"], "resume: no such directory: "),
+            (["resume=x"], "x is not a run directory: there is no .hydra"),
             (["-m", "resume=a"], "-m runs several"),
             (["resume=a", "hydra.run.dir=b"], "do not set hydra.run.dir"),
             (["resume=a", "-cn", "own"], "a resumed run uses its own settings"),

@@ -98,5 +98,5 @@ def test_a_directory_with_a_run_is_refused_without_resume(tmp_path: Path) -> Non
     run_dir = write_run(tmp_path / "a")
     with pytest.raises(ConfigError, match="already contains a run"):
         earlier(run_dir, settings(None))
-    with pytest.raises(ConfigError, match="no such directory"):
+    with pytest.raises(ConfigError, match="is not a run directory"):
         earlier(tmp_path / "b", settings(str(tmp_path / "b")))
