@@ -184,20 +184,12 @@ class RunFolder:
         facts = self.facts
         score = facts.get("best_score" if config.objective == Objective.best else "final_score")
         with_score = f" with score {score:.10g}" if score is not None else ""
-        cause, advice = str(facts.get("exit_reason")), "increase a limit to continue"
-        limit = cause.partition(" ")[0]
-        if limit in LIMITS:
-            cause = f"{limit}={getattr(differences.saved, limit)} reached"
-            advice = f"increase trainer.{limit} to continue"
-            if limit == "stop_at_score":  # a better score may be impossible
-                advice = "set trainer.max_opt_steps instead to continue"
-        elif cause.startswith(BY_CALLBACK):
-            advice = "change the callback or increase a limit to continue"
         return EarlierRun(
             start=Start.FINISHED,
             changed=differences.changed,
             score=float(score) if score is not None else -math.inf,
-            message=f"{shortest(self.path)} is finished{with_score}: {cause}; {advice}",
+            message=f"{shortest(self.path)} is finished{with_score}: {facts.get('exit_reason')}; "
+            "set a larger limit, such as trainer.max_opt_steps, to continue",
         )
 
 
