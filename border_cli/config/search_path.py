@@ -80,8 +80,6 @@ def _call_plugins() -> list[str]:
             folder = entry.load()()
         except Exception as error:
             reason = str(error) if isinstance(error, ConfigError) else place_of(error)
-            if isinstance(error, ModuleNotFoundError) and error.name == entry.module:
-                reason += f"; {PROJECT} lists it under [project.entry-points]: was it renamed?"
             raise ConfigError(
                 f"the plug-in {entry.name!r} ({entry.value}) failed: {reason}"
             ) from error
@@ -111,19 +109,13 @@ def import_modules(names: Sequence[str]) -> None:
         refuse_standard(name, "imports")
         try:
             importlib.import_module(name)
-        except ModuleNotFoundError as error:
-            if error.name is not None and (name + ".").startswith(error.name + "."):
-                raise ConfigError(
-                    f"imports: there is no module {name!r} in {Path.cwd()} or among the "
-                    "installed packages"
-                ) from error
-            raise ConfigError(
-                f"imports: {name!r} needs {error.name!r}: {place_of(error)}"
-            ) from error
         except ConfigError:
             raise
         except Exception as error:
-            raise ConfigError(f"imports: {name!r} failed: {place_of(error)}") from error
+            raise ConfigError(
+                f"imports: {name!r} cannot be imported from {Path.cwd()} or the installed "
+                f"packages: {place_of(error)}"
+            ) from error
 
 
 def add_to_path(folders: Sequence[str]) -> None:

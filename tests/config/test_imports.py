@@ -81,7 +81,7 @@ def test_a_saved_run_imports_what_it_needs(mine: str, folder: Path) -> None:
 @pytest.mark.usefixtures("own_modules")
 def test_a_module_that_fails_is_named_with_its_line(write: Write) -> None:
     write("own_broken.py", "x = 1\ny = x / 0\n")
-    with pytest.raises(ConfigError, match=r"'own_broken' failed: .*own_broken.py:2: ZeroDivisionE"):
+    with pytest.raises(ConfigError, match=r"'own_broken' cannot .*own_broken.py:2: ZeroDivisionE"):
         compose("imports=[own_broken]")
 
 
@@ -97,5 +97,5 @@ def test_a_program_of_the_standard_library_is_not_run(module: str, write: Write)
 @pytest.mark.usefixtures("own_modules")
 def test_a_module_that_needs_another_says_which(write: Write) -> None:
     write("own_needy.py", "import no_such_thing\n")
-    with pytest.raises(ConfigError, match=r"'own_needy' needs 'no_such_thing': .*own_needy.py:1"):
+    with pytest.raises(ConfigError, match=r"own_needy.py:1: Module.*'no_such_thing'"):
         compose("imports=[own_needy]")

@@ -41,7 +41,7 @@ TYPED = [
     ("~agent", "~agent: a run needs one agent"),
     ("seed=1,2", "seed=1,2 has several values: add -m to run a job for each; write a list as "),
     ("seed=${nope}", "Interpolation key 'nope' not found"),
-    ("imports=[no_such_module]", "imports: there is no module 'no_such_module' in"),
+    ("imports=[no_such_module]", "imports: 'no_such_module' cannot be imported from"),
     ("hydra/sweeper=optuna", "pip install hydra-optuna-sweeper; it excludes Optuna 5"),
     ("hydra/launcher=nope", "unknown hydra/launcher 'nope' (choose from basic, "),
     ("gamma=0.9", "unknown setting 'gamma', did you mean agent.gamma?"),

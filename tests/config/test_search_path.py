@@ -77,8 +77,7 @@ def test_a_plugin_that_fails_is_named(folder: Path, write: Write) -> None:
     (folder / "own_plugin.py").unlink()
     del sys.modules["own_plugin"]
     importlib.invalidate_caches()
-    said = "No module named 'own_plugin'; pyproject.toml lists it"
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=r"failed: .*No module named 'own_plugin'"):
         compose()
 
 
