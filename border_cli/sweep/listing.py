@@ -15,6 +15,7 @@ from pathlib import Path
 
 from border_cli.config.job import Job
 from border_cli.config.sweep import ONE_PER_COMMAND
+from border_cli.errors import RunFailed
 from border_cli.launch.closing import resume_sweep
 from border_cli.recorder import terminal
 from border_cli.run.lock import RunInUse, running
@@ -110,15 +111,12 @@ class Sweep:
 
     def finish(self) -> int:
         """Writes `sweep.csv`, prints the table unless the sweep is quiet, and returns the exit
-        status of the command."""
-        saved_plan = read_sweep(self.root)
-        plan = saved_plan or self.plan  # falls back to the plan in memory
+        status of the command. Raises RunFailed if `sweep.json` is gone."""
+        plan = read_sweep(self.root)
+        if plan is None:
+            raise RunFailed(f"{self.root / SWEEP_JSON} was deleted or damaged while the sweep ran")
         rows = job_rows(self.root, plan)
         console = terminal.make_console()
-        if saved_plan is None:
-            terminal.say(
-                console, f"{self.root / SWEEP_JSON} was deleted or damaged while the sweep ran"
-            )
         folders = {job.folder for job in self._jobs}
         statuses = {row.status for row in rows if not folders or row.job.folder in folders}
         done, unfinished = DONE in statuses, statuses - {DONE, SKIPPED}
@@ -135,7 +133,7 @@ class Sweep:
                 terminal.say(console, f"next             {shell_command('border-plot')} {path}")
         write_csv(self.root, plan, rows)
         clear_stop(self.root)
-        return 0 if done and not unfinished and saved_plan is not None else 1
+        return 0 if done and not unfinished else 1
 
     def stop(self, reason: str) -> None:
         """Stops the sweep: no more jobs start, and those running on this machine save and end."""

@@ -11,6 +11,7 @@ from threading import Event
 import pytest
 
 from border_cli.config.compose import Composer
+from border_cli.errors import RunFailed
 from border_cli.run.sweep_folder import job_rows, read_sweep
 from border_cli.sweep.listing import Sweep
 from border_cli.sweep.plan import plan_sweep
@@ -222,7 +223,7 @@ def test_sweeps_that_begin_in_one_moment_are_both_in_the_list_of_the_directory(
 
 
 def test_a_sweep_whose_directory_was_deleted_meanwhile_has_failed(
-    tmp_path: Path, capsys: Capture
+    tmp_path: Path,
 ) -> None:
     root, job = tmp_path / "S", tmp_path / "S/env-cartpole__seed-0"
     sweep = sweep_of(root, 0)
@@ -233,8 +234,8 @@ def test_a_sweep_whose_directory_was_deleted_meanwhile_has_failed(
     shutil.rmtree(root)
     job.mkdir(parents=True)  # a run recreates its directory
     write_json(job / "run.json", {"status": "done"})
-    assert sweep.finish() == 1
-    assert "sweep.json was deleted" in capsys.readouterr().out
+    with pytest.raises(RunFailed, match=r"sweep\.json was deleted or damaged"):
+        sweep.finish()
 
 
 @pytest.mark.slow
