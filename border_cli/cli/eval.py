@@ -167,15 +167,15 @@ def _evaluate(
         **figures_of(evaluation),
         "run_dir": str(run_dir.absolute()),
         "env": effective.evaluation_env.id,
-        **({"env_changes": changes} if changes else {}),
+        "env_changes": changes,
         "checkpoint": checkpoint,
         "opt_steps": counters["opt_steps"],
         "seed": seed,
-        **({"confirming": confirming} if confirming else {}),
+        "confirming": confirming,
         "returns": evaluation.returns,
         "lengths": evaluation.lengths,
-        **({"info": dict(evaluation.info)} if evaluation.info else {}),
-        **({"video": str(video)} if video else {}),
+        "info": dict(evaluation.info),
+        "video": video and str(video),
     }
     return document, evaluation.not_finite
 
@@ -198,12 +198,12 @@ def _print_table(run_dir: Path, document: Mapping[str, Any]) -> None:
     seed = "the run's evaluation seeds" if document["seed"] is None else f"seed {document['seed']}"
     model = f"{document['checkpoint']} at {pluralize(document['opt_steps'], 'update')}"
     terminal.say(console, f"{run_dir}   {model}   {seed}")
-    info = document.get("info", {})
-    if "confirming" in document:
+    info = document["info"]
+    if document["confirming"]:
         first = len(document["returns"]) - document["confirming"]
         confirming = f"{document['confirming']} more that confirmed the score"
         terminal.say(console, f"{first} episodes and {confirming} (trainer.stop_confirmations)")
-    if "env_changes" in document:
+    if document["env_changes"]:
         changes = "; ".join(document["env_changes"])
         terminal.say(console, f"in another environment ({changes}): not the recorded score")
     table = terminal.make_table("episode", "return", "length", *info)
@@ -216,7 +216,7 @@ def _print_table(run_dir: Path, document: Mapping[str, Any]) -> None:
         line += template if name in document else ""
     means = "".join(f" {name} {document[name]:.4g}" for name in info)
     terminal.say(console, line.format(**document) + means)
-    if "video" in document:
+    if document["video"]:
         terminal.say(console, f"film {document['video']}")
 
 

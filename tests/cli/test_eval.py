@@ -320,7 +320,7 @@ def test_what_is_typed_of_env_wins_over_both_environments_and_the_output_says_wh
     env = (f"env.id={__name__}:Paying", "env.kwargs.pay=2", "evaluator.env.kwargs.pay=4")
     assert train_status(*QUICK, *env, "recorder=none", "run_dir=run") == 0
     assert judged("run")["mean"] == 20
-    assert "env_changes" not in judged("run")
+    assert judged("run")["env_changes"] == []
     result = judged("run", "env.kwargs.pay=5", "env.kwargs.steps=3")
     changes = ["env.kwargs.pay: 4 -> 5", "env.kwargs.steps: absent -> 3"]
     assert (result["mean"], result["env_changes"]) == (15, changes)
