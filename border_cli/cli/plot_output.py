@@ -19,8 +19,7 @@ from border_cli.recorder.terminal import make_console, make_table
 from border_cli.run.status import now
 from border_cli.system.files import write_bytes
 
-NAME_CHARACTERS = 20  # minimum width of a name in a narrow terminal
-BETWEEN = 3  # characters between two columns
+UNLIMITED = 10_000  # width of a table in a file or a pipe
 
 
 def write(path: Path, report: Report, table: str | None, size: tuple[float, float] | None) -> None:
@@ -52,6 +51,8 @@ def show(report: Report, files: Sequence[Path]) -> None:
     console = make_console()
     if not files:
         _show_curves(console, report)
+    if not console.is_terminal:
+        console.width = UNLIMITED
     for section in tables.sections(report):
         _show_table(console, section)
     for path in files:
@@ -59,19 +60,16 @@ def show(report: Report, files: Sequence[Path]) -> None:
 
 
 def _show_table(console: Console, section: tables.Section) -> None:
-    """Prints a table. In a narrow terminal names wrap; figures never do."""
+    """Prints a table. In a narrow terminal names wrap before figures do."""
     table, rows = make_table(), section.rows[: section.most]
-    for number, (title, *cells) in enumerate(zip(section.head, *rows, strict=True)):
-        longest = max(map(len, [title, *cells]))
-        wraps = number < section.names and console.is_terminal
-        width = min(longest, NAME_CHARACTERS) if wraps else longest
-        table.add_column(title, overflow="fold", min_width=width)
+    for title in section.head[: section.names]:
+        table.add_column(title, overflow="fold")
+    for title in section.head[section.names :]:
+        table.add_column(title, no_wrap=True)
     for row in rows:
         table.add_row(*row)
     num_hidden = len(section.rows) - len(rows)
     more = f"; {num_hidden} more in .md, .html and .csv files" if num_hidden else ""
-    min_width = sum(column.min_width or 0 for column in table.columns)
-    console.width = max(console.width, min_width + BETWEEN * (len(table.columns) + 1))
     console.print(table)
     console.print(f"{section.title}: {section.note}{more}\n", style="dim", soft_wrap=True)
 
