@@ -20,7 +20,6 @@ from border_cli.system.files import expand_user
 from border_cli.system.streams import prepare_streams
 from border_cli.words import shortest, unknown
 
-MOST_LISTED = 10
 Reader = Callable[[str, str], Any]  # converts a key and its text to a value
 
 
@@ -56,12 +55,6 @@ def until_nobody_reads() -> Iterator[None]:
     except BrokenPipeError:
         with Path(os.devnull).open("wb") as devnull:
             os.dup2(devnull.fileno(), sys.stdout.fileno())
-
-
-def shorten_lines(lines: list[str]) -> list[str]:
-    """Returns the first lines, followed by the number of lines left out."""
-    left_out = len(lines) - MOST_LISTED
-    return lines if left_out <= 0 else [*lines[:MOST_LISTED], f"… and {left_out:,} more"]
 
 
 def read_pairs(

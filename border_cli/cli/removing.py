@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from border_cli.analysis.load import SavedRun, find_runs
-from border_cli.cli.plain_command import shorten_lines
 from border_cli.errors import BorderError, ConfigError
 from border_cli.messages import complain, say
 from border_cli.run.removal import (
@@ -74,7 +73,7 @@ def _carry_out(
             if nbytes:
                 sizes[folder] = nbytes
                 lines.append(f"{folder}  {what}{size(nbytes)}")
-    for line in shorten_lines(lines):
+    for line in lines:
         say(line)
     if not sizes:
         say("nothing to remove")

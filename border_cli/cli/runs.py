@@ -24,7 +24,6 @@ from border_cli.cli.flags import Parser
 from border_cli.cli.plain_command import (
     integer_reader,
     plain_command,
-    shorten_lines,
     until_nobody_reads,
 )
 from border_cli.errors import ConfigError
@@ -240,12 +239,11 @@ def _width(columns: Mapping[str, Sequence[str]]) -> int:
 
 def _failure_reasons(rows: Sequence[Row]) -> list[str]:
     """Returns why jobs of a sweep failed, one line each."""
-    lines = [
+    return [
         f"job {row.value('job')} {row.value('status')}: {row.value('reason') or 'no run.json'}"
         for row in rows
         if "job" in row.values and row.value("status") not in UNREMARKABLE
     ]
-    return shorten_lines(lines)
 
 
 def _summary(rows: Sequence[Row]) -> str:
