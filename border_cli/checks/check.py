@@ -80,17 +80,10 @@ def _refuse_without_env(config: RunConfig, composer: Composer) -> None:
     """Raises ConfigError if no environment is set; `--cfg job` does not need one."""
     if config.env.id is not None:
         return
-    named_by = config.env.named_by
-    if named_by != "id":
-        # imported late: needed only for this error
-        from border_cli.config.describe import meaning_of
-
-        meaning = meaning_of(type(config.env), named_by)
-        raise ConfigError(f"env.{named_by} must be set: {meaning}")
     presets = [preset for preset in composer.options("env") if preset not in ENVS.names()]
     raise ConfigError(
-        f"env.id is null: choose an environment, env=NAME with one of {', '.join(presets)}, "
-        "or any Gymnasium id with env.id=…"
+        f"env.{config.env.named_by} is null: choose an environment, env=NAME with one of "
+        f"{', '.join(presets)}, or any Gymnasium id with env.id=…"
     )
 
 
