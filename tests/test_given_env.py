@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -72,12 +71,9 @@ def test_a_local_function_must_be_passed_again_to_resume(manager: str) -> None:
         resume("run", "trainer.max_opt_steps=3")
     action = load_policy("run").act(OBS)  # needs no environment
     assert action in (0, 1, 2)
-    for content in ({"observation": {"kind": "Box"}}, None):  # as written by earlier versions
-        Path("run/env.json").unlink()
-        if content is not None:
-            Path("run/env.json").write_text(json.dumps(content))
-        with pytest.raises(ConfigError, match=r"or load_policy\(…, env=…\)"):
-            load_policy("run")
+    Path("run/env.json").unlink()
+    with pytest.raises(ConfigError, match=r"or load_policy\(…, env=…\)"):
+        load_policy("run")
     assert load_policy("run", env=nested()).act(OBS) == action
     forget()
     assert resume("run", "trainer.max_opt_steps=3", env=nested()).run_dir == result.run_dir

@@ -26,15 +26,13 @@ def write_spec(run_dir: Path, spec: EnvSpec) -> None:
 
 
 def read_spec(place: Path) -> EnvSpec | None:
-    """Reads the spaces of a run or of an exported policy. Returns None if there are none, as in
-    runs of earlier versions; raises `CheckpointError` if the file is damaged."""
+    """Reads the spaces of a run or of an exported policy. Returns None if there are none, as
+    after the file was deleted; raises `CheckpointError` if it is damaged."""
     path = place / (POLICY_JSON if is_exported(place) else ENV_JSON)
     if not path.exists():
         return None
     content = read_json(path)
     content = content.get("env", content)
-    if "masked" not in content:  # written by an earlier version
-        return None
     try:
         return spec_from_json(content)
     except Exception as error:  # the file may contain anything
