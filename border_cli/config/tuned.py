@@ -51,7 +51,6 @@ ALL_LIMITS = {*LIMITS, "trainer.stop_at_score", "trainer.patience"}
 OF_ONLINE_TRAINERS = {"samples_per_opt_step", "warmup_period", "sync_interval"}
 # Pairs of an interval in updates and one in env steps, of which only one applies.
 PAIRS = [{f"trainer.{name}_interval", f"trainer.{name}_interval_env_steps"} for name in INTERVALS]
-BOTH_WAYS = set[str]().union(*PAIRS)
 
 
 def choose_trainer(files: Files, overrides: Sequence[str]) -> None:
