@@ -115,8 +115,6 @@ def read_arguments(argv: Sequence[str]) -> Arguments:
         ("--version",),
     ):
         parser.add_argument(*flags, action="store_true")
-    if {"-cp", "--config-path"} & {*argv}:
-        raise ConfigError("-cp does not exist: border-train -cd DIR searches your directory first")
     arguments = parser.parse_intermixed_args(argv, Arguments())
     if arguments.multirun and (arguments.cfg or arguments.info):
         raise ConfigError("--multirun runs jobs, --cfg and --info show settings: give one of them")
