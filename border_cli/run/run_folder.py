@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
@@ -121,8 +120,7 @@ class RunFolder:
         folder = shortest(self.path)
         reason = unwritable(folder)
         if reason is not None:
-            action = "written to" if os.path.isdir(folder) else "created"  # noqa: PTH112 - never raises
-            raise ConfigError(f"run_dir={folder} cannot be {action}: {reason}")
+            raise ConfigError(f"run_dir={folder}: {reason}")
 
     def refuse_in_use(self) -> None:
         """Raises ConfigError if something else has a name in the layout, and RunInUse if a process

@@ -128,7 +128,7 @@ def test_a_file_in_the_place_of_the_study_is_refused(
     refusal: Callable[..., str], folder: Path
 ) -> None:
     (folder / "S").write_text("mine", encoding="utf-8")
-    assert "S cannot be " in refusal(*STUDY)
+    assert "run_dir=S: cannot create files in" in refusal(*STUDY)
 
 
 def test_no_file_and_no_refusal_has_the_password_of_a_storage(
