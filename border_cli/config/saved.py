@@ -68,8 +68,6 @@ def load_resolved(
     settings must not have. `plays=False` skips this, if the environment will not be constructed.
     """
     file = settings_path(run_dir)
-    if not file.is_file():
-        raise CheckpointError(f"{run_dir} is not a run directory: there is no {file}")
     with run_import_path(run_dir, trust=trust):
         user_folders()  # calls the plug-ins, which register components
         register_builtin()
