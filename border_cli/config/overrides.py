@@ -16,8 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 from border_cli.config.files import Files, takes_several
 from border_cli.config.search_path import SEARCH
 from border_cli.errors import ConfigError
-from border_cli.registry import AGENTS, ENVS, GROUPS
-from border_cli.settings.other_libraries import MISSING
+from border_cli.registry import ENVS, GROUPS
 from border_cli.settings.run import AUTO
 from border_cli.settings.schedule import SCHEDULE_KEYS
 from border_cli.system.files import full_path
@@ -135,16 +134,8 @@ def refuse_invalid_overrides(files: Files, overrides: Sequence[Override]) -> Non
             continue
         for name in value if isinstance(value, list) and takes_several(group) else [value]:
             if not isinstance(name, str) or not files.exists(f"{group}/{name}"):
-                raise ConfigError(unknown(group, name, files.options(group)) + _hint(group, name))
-
-
-def _hint(group: str, name: object) -> str:
-    """Returns a suggestion for an option that does not exist; may be empty."""
-    if group == ENVS.group:
-        return f"; a Gymnasium id is written env.id={name}"
-    if group == AGENTS.group and name in MISSING:
-        return "; the on-policy agents are ppo and a2c"
-    return ""
+                hint = f"; a Gymnasium id is written env.id={name}" if group == ENVS.group else ""
+                raise ConfigError(unknown(group, name, files.options(group)) + hint)
 
 
 def _refuse_sweep(override: Override) -> None:

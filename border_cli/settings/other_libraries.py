@@ -40,4 +40,3 @@ SETTINGS = {
     **dict.fromkeys(("exp_name", "run_name", "experiment_name"), "name"),
     **dict.fromkeys(("log_dir", "logdir", "save_path", "output_dir"), "run_dir"),
 }
-MISSING = ("trpo", "ppo_lstm", "recurrent_ppo")  # on-policy agents of other libraries only

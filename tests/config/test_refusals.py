@@ -45,7 +45,6 @@ TYPED = [
     ("hydra/sweeper=optuna", "pip install hydra-optuna-sweeper; it excludes Optuna 5"),
     ("hydra/launcher=nope", "unknown hydra/launcher 'nope' (choose from basic, "),
     ("gamma=0.9", "unknown setting 'gamma', did you mean agent.gamma?"),
-    ("agent=trpo", "; the on-policy agents are ppo and a2c"),
     ("agent.lr=1e-3", "unknown setting 'agent.lr': here it is agent.learning_rate (agent has "),
     ("total_timesteps=1000", "unknown setting 'total_timesteps': here it is trainer.max_env_steps"),
     ("agent.learning_starts=9", "here it is trainer.warmup_period (agent has "),
