@@ -206,9 +206,7 @@ def table(rows: Sequence[Row], width: float) -> list[str]:
             parent = os.path.commonpath([row.folder.parent for row in rows]) or "."
             columns["folder"][1:] = [os.path.relpath(row.folder, parent) for row in rows]
             notes = [f"run directories are relative to {parent}"]
-        swept = {key for row in rows for key in row.swept}  # columns to drop last
-        droppable = sorted(LESS_IMPORTANT, key=lambda name: name in swept)
-        dropped = []
+        droppable, dropped = [*LESS_IMPORTANT], []
         while droppable and _width(columns) > width:
             dropped.append(columns.pop(droppable.pop(0))[0])
         notes += [f"no room for {', '.join(dropped)}"] if dropped else []
