@@ -6,7 +6,6 @@ import os
 import platform
 import shlex
 import signal
-import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
@@ -38,8 +37,6 @@ from border_cli.sweep.names import make_sweep_job, merge_plan, shared_overrides,
 from border_cli.sweep.plan import Plan, Skipped
 from border_cli.system.files import SWEEP_JSON
 from border_cli.words import pluralize, shell_command, shortest
-
-REASON_WIDTH = 120  # characters in the table; sweep.csv has the full reason
 
 
 class Sweep:
@@ -160,6 +157,5 @@ def _print_table(plan: SweepPlan, rows: Sequence[JobRow]) -> None:
     for row in rows:
         score = "-" if row.score is None else f"{row.score:,.1f}"
         values = [row.job.values.get(key, "") for key in plan.swept]
-        reason = textwrap.shorten(row.reason, REASON_WIDTH, placeholder=" …")
-        table.add_row(str(row.job.number), *values, row.status, score, reason)
+        table.add_row(str(row.job.number), *values, row.status, score, row.reason)
     console.print(table)
