@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -14,26 +14,16 @@ from border_cli.settings.run import ActorManagerConfig
 
 
 class SerialActorManager(LocalActorManager):
-    """A manager that steps each actor once per `receive`; runs with one seed are bit-identical.
-
-    If `order` is given, each `receive` steps a single actor instead, following this endlessly
-    repeated sequence of actor ids. This simulates schedules that could occur with threads.
-    """
+    """A manager that steps each actor once per `receive`; runs with one seed are bit-identical."""
 
     reproducible = True
 
     def __init__(
-        self,
-        config: ActorManagerConfig,
-        *,
-        make_actor: ActorFactory,
-        clock: Clock,
-        order: Sequence[int] | None = None,
+        self, config: ActorManagerConfig, *, make_actor: ActorFactory, clock: Clock
     ) -> None:
         super().__init__(config, make_actor=make_actor, clock=clock)
-        self._order = order
         self._messages: list[Experience] = []
-        self._first = 0  # id of the next actor to step; with `order`, the number of steps so far
+        self._first = 0  # id of the next actor to step
         self._end: State | None = None  # the state at the stop, before the final flush
 
     def __enter__(self) -> Self:
@@ -64,8 +54,7 @@ class SerialActorManager(LocalActorManager):
     def receive(self, timeout_s: float = 0.0) -> list[Experience]:  # noqa: ARG002 - never waits
         if not self._limiter.is_open:
             return []
-        stepped = self._step_all() if self._order is None else self._step_next(self._order)
-        if not stepped:  # no actor has a grant left, so none may hold samples back
+        if not self._step_all():  # no actor has a grant left, so none may hold samples back
             for worker in self._workers:
                 self._run_guarded(worker, worker.flush_saved)
         return self.undelivered()
@@ -73,11 +62,6 @@ class SerialActorManager(LocalActorManager):
     def undelivered(self) -> list[Experience]:
         messages, self._messages = self._messages, []
         return messages
-
-    def _step_next(self, order: Sequence[int]) -> bool:
-        actor_id = order[self._first % len(order)]
-        self._first += 1
-        return self._step(self._workers[actor_id])
 
     def _step_all(self) -> bool:
         """Steps each actor that gets a grant; the next call starts after the last of them."""

@@ -232,14 +232,6 @@ def test_serial_actors_share_a_scarce_permission() -> None:
     assert [actor.samples for actor in manager.stats()] == [100, 100, 100]
 
 
-def test_an_order_of_turns_replaces_the_round() -> None:
-    built = Built("serial", num_actors=3, n_buffer=1, order=[2, 0, 2])
-    with built.manager as manager:
-        start(manager)
-        order = [message.actor_id for _ in range(6) for message in manager.receive()]
-    assert order == [2, 0, 2, 2, 0, 2]
-
-
 def test_an_env_that_leaves_the_interpreter_is_a_failed_life_not_the_end(
     backend: str, tmp_path: Path
 ) -> None:

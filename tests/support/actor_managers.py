@@ -94,7 +94,6 @@ class Built:
         policies: PolicyFactory | None = None,
         forms: ArrayForms | None = None,
         clock: Clock | None = None,
-        order: Sequence[int] | None = None,
         step_processor: Callable[[], StepProcessor] = OneStep,
         state: State | None = None,
         returns_gamma: float | None = None,
@@ -120,7 +119,7 @@ class Built:
             returns_gamma=returns_gamma,
             extras=extras,
         )
-        self.manager = _manager(backend, make_actor, clock or MonotonicClock(), order, settings)
+        self.manager = _manager(backend, make_actor, clock or MonotonicClock(), settings)
         if state is not None:
             self.manager.load_state_dict(copy.deepcopy(state))  # as if read from a file
 
@@ -129,12 +128,11 @@ def _manager(
     backend: str,
     make_actor: ActorFactory,
     clock: Clock,
-    order: Sequence[int] | None,
     settings: dict[str, Any],
 ) -> ActorManager:
     if backend == "serial":
         serial = SerialConfig(**settings)
-        return SerialActorManager(serial, make_actor=make_actor, clock=clock, order=order)
+        return SerialActorManager(serial, make_actor=make_actor, clock=clock)
     if backend == "process":
         process = ProcessConfig(
             **{"nice": 0} | settings
