@@ -57,23 +57,8 @@ class RateLimiter:
             return
         with self._changed:
             self._last = last
-            opens, self._permitted = not self.is_open, max(self._permitted, samples_total)
-            if opens:
-                self._changed.notify_all()
+            self._permitted = max(self._permitted, samples_total)
             self._wake()
-
-    @property
-    def is_open(self) -> bool:
-        """True if the limit is above 0."""
-        return self._permitted > 0
-
-    def wait_until_open(self) -> None:
-        """Blocks until the limit is above 0; raises `Closed` if the limiter is closed."""
-        with self._changed:
-            while not (self.is_open or self.closed):
-                self._changed.wait(_RECHECK_S)
-            if self.closed:
-                raise Closed
 
     def set_urgent(self, urgent: bool) -> None:
         """Sets whether the learner is waiting for samples."""

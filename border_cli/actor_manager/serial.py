@@ -52,8 +52,6 @@ class SerialActorManager(LocalActorManager):
         return 0.0
 
     def receive(self, timeout_s: float = 0.0) -> list[Experience]:  # noqa: ARG002 - never waits
-        if not self._limiter.is_open:
-            return []
         if not self._step_all():  # no actor has a grant left, so none may hold samples back
             for worker in self._workers:
                 self._run_guarded(worker, worker.flush_saved)

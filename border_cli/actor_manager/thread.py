@@ -138,8 +138,6 @@ class ThreadActorManager(LocalActorManager):
         """Runs the thread of one actor."""
         worker.heartbeat.claim()
         try:
-            with worker.heartbeat.waiting("the first weights"):
-                self._limiter.wait_until_open()
             while True:
                 self._run_incarnation(worker)
         except Closed:

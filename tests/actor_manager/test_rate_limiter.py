@@ -146,28 +146,6 @@ def test_what_was_granted_before_a_resume_counts() -> None:
     assert limiter.try_acquire(10) == 3
 
 
-def test_before_anything_is_permitted_no_actor_begins() -> None:
-    limiter = RateLimiter(burst=10)
-    opened: list[bool] = []
-
-    def wait() -> None:
-        limiter.wait_until_open()
-        opened.append(limiter.is_open)
-
-    threads = [threading.Thread(target=wait, daemon=True) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    limiter.permit(0)
-    assert opened == []
-    limiter.permit(1)
-    for thread in threads:
-        thread.join(5)
-    assert opened == [True, True]
-    limiter.close()
-    with pytest.raises(Closed):
-        limiter.wait_until_open()
-
-
 class Actors:
     """Channels and their limiter, with simulated actors that collect samples on demand."""
 
