@@ -20,7 +20,7 @@ from border_cli.config.describe import format_setting
 from border_cli.config.job import Job
 from border_cli.config.sweep import sweep_terms
 from border_cli.errors import ConfigError, Interrupted, RunFailed, reason_of
-from border_cli.messages import complain, say
+from border_cli.messages import say
 from border_cli.process.startup import resume_garbage_collection
 from border_cli.run.status import read_run
 from border_cli.sweep.panel import JobView
@@ -75,13 +75,6 @@ def tune(
         budgets = ", ".join(map(requested.steps, range(len(requested.budgets))))
         say("\n".join([f"# {space.file}, budgets of {budgets}", "hyperparameters:", *entries]))
         return
-    first, full = requested.budgets[0], requested.budgets[-1]
-    if 0 < requested.trials * (config.max_cost * full - first) < 2 * (full - first):
-        complain(
-            "border-tune",
-            f"max_cost={config.max_cost:g} is enough to train only one trial to the end: the best "
-            f"trial after {requested.steps(0)}",
-        )
     exists = (root / TRIALS_JSON).exists()
     study = open_study(root, requested)
     runs = TrialRuns(composer=composer, terms=terms, overrides=overrides, study=study, root=root)
