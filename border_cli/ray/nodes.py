@@ -13,7 +13,7 @@ from typing import Any
 
 from border_cli.errors import ClusterRefused
 from border_cli.ray.connection import ClusterSettings
-from border_cli.words import nearest, pluralize
+from border_cli.words import pluralize
 
 CHECK_TIMEOUT_S = 60.0  # seconds; a node may first start a worker process and an environment
 UNLIMITED = 1_000_000  # number of actors that fit if they require no resources
@@ -56,19 +56,11 @@ def check_nodes(cluster: ClusterSettings, needs: ClusterNeeds) -> int:
 
 
 def _refuse_lacking(totals: list[Amounts], needs: ClusterNeeds) -> None:
-    available = sorted({name for total in totals for name in total if ":" not in name})
-    for name, amount in needs.resources.items():
-        if amount > 0 and name not in available:
-            suggestion = nearest(name, available)
-            hint = f", did you mean {suggestion}?" if suggestion else ""
-            raise ClusterRefused(
-                f"{needs.group}.resources: no node of the cluster has {name!r}{hint} "
-                f"(known: {', '.join(available)})"
-            )
     if not any(count_fits(total, needs.resources) for total in totals):
+        available = sorted({name for total in totals for name in total if ":" not in name})
         raise ClusterRefused(
             f"{needs.group}.resources: no node of the cluster has "
-            f"{format_amounts(needs.resources)}, even when idle"
+            f"{format_amounts(needs.resources)}, even when idle (known: {', '.join(available)})"
         )
 
 
