@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 
 from border_cli.core.interfaces import Agent, ReplayBuffer
 from border_cli.core.spaces import BoxSpace, DictSpace, Space
-from border_cli.core.types import Array, Episode, Experience, State
+from border_cli.core.types import Array, Episode, Experience
 from border_cli.errors import NotFinite
 from border_cli.trainer.metrics import Counters, MetricsWindow
 
@@ -78,15 +77,6 @@ class Intake:
         self._window = window
         self._on_episode = on_episode
         self._float_parts = _float_parts(observation)
-        self._samples_of: Counter[str] = Counter()  # actor id -> samples received
-
-    def state_dict(self) -> State:
-        """Returns the number of samples of each actor."""
-        return dict(self._samples_of)
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` returned."""
-        self._samples_of = Counter(state)
 
     def take(self, messages: list[Experience]) -> None:
         """Processes messages, in order of arrival."""
@@ -100,9 +90,8 @@ class Intake:
             for returns in message.returns:
                 # A reward may arrive here before its transition, which waits in an n-step window.
                 if not math.isfinite(returns.squares):
-                    self._refuse("reward", message, len(rows))
+                    self._refuse("reward", message)
                 self._agent.observe_returns(returns)
-            self._samples_of[str(message.actor_id)] += len(rows)
             self._counters.samples_total += len(rows)
             self._counters.env_steps += message.env_steps
             self._window.add_message(message)
@@ -129,7 +118,7 @@ class Intake:
         ]
         if not_finite:
             row, name, values = min(not_finite, key=lambda entry: entry[0])  # the cause comes first
-            self._refuse(name, message, row, f": {values[row].tolist()}")
+            self._refuse(name, message, f": {values[row].tolist()}")
         if not self._counters.out_of_bounds:
             self._warn_out_of_bounds(message, *invalid[0])
         # Samples are counted, not observations, because most observations are in two samples.
@@ -139,25 +128,20 @@ class Intake:
     def _warn_out_of_bounds(
         self, message: Experience, name: str, part: _FloatPart, values: NDArray[Any]
     ) -> None:
-        row, *indices = np.argwhere(~part.within(values))[0].tolist()
-        index = tuple(indices)
+        row, *index = np.argwhere(~part.within(values))[0].tolist()
+        bounds = part.low[*index], part.high[*index]
         log.warning(
-            "%s of %s%s is outside the bounds of its space: %s%s (allowed: %s to %s). "
+            "%s%s of actor %d is outside the bounds of its space: %s at %s (allowed: %s to %s). "
             "Such samples are still used; out_of_bounds in run.json counts them",
-            name, self._source(message, row), "" if part.key is None else f", key {part.key!r}",
-            values[row][index], f" at {indices}" if indices else "",
-            part.low[index], part.high[index],
+            name, "" if part.key is None else f" {part.key!r}", message.actor_id,
+            values[row, *index], index, *bounds,
         )  # fmt: skip
 
-    def _refuse(self, name: str, message: Experience, row: int, value: str = "") -> NoReturn:
+    def _refuse(self, name: str, message: Experience, value: str = "") -> NoReturn:
         raise NotFinite(
-            f"{name} of {self._source(message, row)} (update {self._counters.opt_steps:,}) is not "
+            f"{name} of actor {message.actor_id} (update {self._counters.opt_steps:,}) is not "
             f"finite{value}. The message containing it was discarded"
         )
-
-    def _source(self, message: Experience, row: int) -> str:
-        sample = self._samples_of[str(message.actor_id)] + row + 1
-        return f"actor {message.actor_id}, sample {sample:,}"
 
 
 def _all(flags: NDArray[np.bool_]) -> bool:

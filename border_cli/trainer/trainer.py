@@ -448,7 +448,6 @@ class Trainer(ABC):
         return {
             "replay_buffer": self._replay_buffer,
             "actors": self._actors,
-            "intake": self._intake,
             "intervals": self._intervals,
             "evaluating": self.evaluations,
             "window": self._window,

@@ -102,14 +102,12 @@ def test_an_env_that_raises_ends_the_run_with_its_traceback_and_a_checkpoint(
     assert steps_saved(folder / "run") == [facts["opt_steps"]]
 
 
-def test_a_nan_observation_is_named_with_its_actor_and_sample(
-    folder: Path, capsys: Capture
-) -> None:
+def test_a_nan_observation_is_named_with_its_actor(folder: Path, capsys: Capture) -> None:
     argv = (*SERIAL, "env.id=Undefined-v0", "env.kwargs.at=100", "actor_manager.num_actors=1",
             "step_processor=n_step")  # fmt: skip
     assert train_status(*argv, "trainer.save_interval=7") == 1
     said = capsys.readouterr().out
-    assert "error: next observation of actor 0, sample 100 (update" in said
+    assert "error: next observation of actor 0 (update" in said
     assert "is not finite: [0.5, nan, 0.5]" in said
     assert "Traceback" not in said
     facts = facts_of(folder / "run")
@@ -187,7 +185,7 @@ def test_observations_out_of_bounds_are_reported_once_and_counted_across_a_resum
     chosen = ("env.id=Wrong-v0", "env.kwargs.at=70", "env.kwargs.what={observation: [0, 0, 1.5]}")
     assert train_status(*argv, *chosen) == 0
     said = capsys.readouterr().out
-    warning = "warning: next observation of actor 0, sample 70 is outside the bounds of its space"
+    warning = "warning: next observation of actor 0 is outside the bounds of its space"
     assert said.count("outside the bounds") == said.count(f"{warning}: 1.5 at [2] (allowed:") == 1
     assert facts_of(folder / "run")["out_of_bounds"] == 2  # once as next_obs and once as obs
     assert train_status("resume=run", "trainer.max_opt_steps=90") == 0

@@ -100,7 +100,7 @@ def test_samples_beyond_the_bounds_are_counted_and_the_first_is_said(caplog: Log
     case.take(real([-4, 0]), real([-4, 0]), 1)
     assert case.counters.out_of_bounds == 4
     assert caplog.messages == [
-        "observation of actor 3, sample 4 is outside the bounds of its space: 2.0 at [0] "
+        "observation of actor 3 is outside the bounds of its space: 2.0 at [0] "
         "(allowed: -1.0 to 1.0). Such samples are still used; out_of_bounds in run.json counts them"
     ]
     assert sum(len(rows) for rows in case.buffer.pushed) == 6
@@ -113,7 +113,7 @@ def test_a_part_of_a_dict_that_is_beyond_its_bounds_is_named(caplog: Log) -> Non
     assert case.counters.out_of_bounds == 1
     [message] = caplog.messages
     assert message.startswith(
-        "next observation of actor 3, sample 3, key 'place' is outside the bounds of its space:"
+        "next observation 'place' of actor 3 is outside the bounds of its space:"
         " -1.5 at [0] (allowed: -1.0 to 1.0)."
     )
 
@@ -126,7 +126,7 @@ def test_what_is_not_finite_is_refused_and_not_counted_as_beyond(
     case = IntakeCase(NAMED)
     wrong = [0.0, 0.0]
     wrong[place] = bad
-    with pytest.raises(NotFinite, match=r"^next observation of actor 3, sample 2 .*not finite"):
+    with pytest.raises(NotFinite, match=r"^next observation of actor 3 .*not finite"):
         case.take(named([5, 0], [0, 0]), named([0, 0], wrong), 2)
     assert (case.buffer.pushed, case.counters.out_of_bounds, caplog.messages) == ([], 0, [])
 
@@ -135,7 +135,7 @@ def test_what_is_not_finite_is_refused_and_not_counted_as_beyond(
 def test_rewards_and_actions_that_are_not_finite_are_refused(column: str) -> None:
     case = IntakeCase(HALF_BOUNDED)
     wrong = np.array([0, np.nan], np.float32)
-    with pytest.raises(NotFinite, match=f"^{column} of actor 3, sample 2 "):
+    with pytest.raises(NotFinite, match=f"^{column} of actor 3 .*not finite"):
         case.take(real([0, 0], [0, 0]), real([0, 0], [0, 0]), 2, **{column: wrong})
 
 
@@ -159,6 +159,6 @@ def test_the_returns_of_a_message_are_observed_also_where_it_has_no_rows() -> No
 def test_a_reward_that_is_not_finite_is_refused_before_its_row_has_come() -> None:
     case = IntakeCase(HALF_BOUNDED)
     case.take(real([0, 0], [0, 0]), real([0, 0], [0, 0]), 2)
-    with pytest.raises(NotFinite, match=r"^reward of actor 3, sample 3 .* is not finite"):
+    with pytest.raises(NotFinite, match=r"^reward of actor 3 .* is not finite"):
         case.take(real(), real(), 0, returns=(Moments(1, np.inf, np.nan),))
     assert case.agent.returns == []
