@@ -151,7 +151,6 @@ class Evaluations:
         self._heartbeat = heartbeat
         self._pending: PendingEvaluation | None = None
         self.scores = Scores()
-        self.skipped = 0  # evaluations that came due while another was running
         self.was_pending = False  # whether the loaded state has a running evaluation
         self._has_warned = False  # about a score that is not finite
 
@@ -163,22 +162,17 @@ class Evaluations:
     def submit(self, step: RecordStep, counters: Mapping[str, float]) -> None:
         """Submits the current agent, or skips it while another evaluation is running."""
         if self._pending is not None:
-            self._skip(self._pending.step, step)
+            log.warning(
+                "skipped the evaluation at update %d: the one of update %d is still running "
+                "(try a larger trainer.eval_interval or fewer evaluator.num_episodes)",
+                *(step.opt_steps, self._pending.step.opt_steps),
+            )
             return
         with self._timing.section("evaluate"), self._heartbeat.waiting("the evaluation"):
             state = self._agent.state_dict() if self.in_background else None
             self._pending = PendingEvaluation(step=step, counters=counters, state=state)
             snapshot = self._agent.snapshot(env_steps=step.env_steps)
             self._runner.submit(replace(snapshot, episode_limit=self.limit.steps))
-
-    def _skip(self, running: RecordStep, due: RecordStep) -> None:
-        self.skipped += 1
-        log.log(
-            logging.WARNING if self.skipped == 1 else logging.INFO,
-            "skipped the evaluation at update %d: the one of update %d is still running "
-            "(try a larger trainer.eval_interval or fewer evaluator.num_episodes)",
-            due.opt_steps, running.opt_steps,
-        )  # fmt: skip
 
     def collect(self) -> Evaluated | None:
         """Returns the result of the running evaluation once it is available, else None."""
@@ -225,7 +219,6 @@ class Evaluations:
         """
         return {
             "scores": self.scores.state_dict(),
-            "skipped": self.skipped,
             "episode_limit": self.limit.steps,
             "pending": self.pending and self.in_background,
         }
@@ -233,6 +226,5 @@ class Evaluations:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores what `state_dict` returned."""
         self.scores.load_state_dict(state["scores"])
-        self.skipped = int(state["skipped"])
         self.limit.steps = state["episode_limit"] or self.limit.steps
         self.was_pending = bool(state["pending"])

@@ -139,9 +139,8 @@ def test_an_evaluation_that_falls_due_while_another_is_under_way_is_left_out_and
     # `collect` is called at 20, 30, 40, 50 and 60. The result of 20 arrives at 60, just after the
     # evaluation due there was skipped.
     assert runner.submitted == [20, 80, 100]
-    assert built.trainer.evaluations.skipped == 3
     warnings = [record for record in caplog.records if record.levelname == "WARNING"]
-    assert len(warnings) == 1
+    assert len(warnings) == 3
     assert (
         "skipped the evaluation at update 40: the one of update 20 is still running"
         in warnings[0].getMessage()
