@@ -99,12 +99,12 @@ class Worker:
         """
         error, text = sys.exception(), traceback.format_exc()
         env_steps = self.stats.env_steps
-        phase = "during construction" if self._state is None else "while being restored"
-        where = f" at env step {env_steps}" if self._actor else f" {phase}"
         unused = self._discard()
         if isinstance(error, BadStep):
             raise error.of_actor(self.record.actor_id, env_steps)
-        return unused, self._restarts.record_failure(text, delivered=self.sent, where=where)
+        return unused, self._restarts.record_failure(
+            text, delivered=self.sent, where=f" at env step {env_steps}"
+        )
 
     def close(self) -> None:
         """Ends the actor; its unsent samples count as lost."""
