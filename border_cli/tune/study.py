@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from border_cli.errors import ConfigError, RunFailed
-from border_cli.messages import complain
 from border_cli.run.layout import STUDY, refuse_foreign
 from border_cli.run.lock import RunInUse, RunLock, running
 from border_cli.run.run_folder import RunFolder
@@ -73,12 +72,6 @@ def open_study(root: Path, requested: Study) -> Study:
             )
         study = replace(requested, id=saved.id, name=saved.name)
         write_study(root, replace(study, trials=max(saved.trials, requested.trials)))
-        if saved.trials > requested.trials:
-            complain(
-                "border-tune",
-                f"only the first {requested.trials} trials are trained; to train all, set "
-                f"trials={saved.trials}",
-            )
         return study
 
 
