@@ -14,6 +14,8 @@ import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from logging.handlers import QueueHandler
+from queue import SimpleQueue
 from typing import Final
 
 import numpy as np
@@ -53,26 +55,6 @@ class CallResult:
         return self.message.env_steps if self.message else 0
 
 
-class _Records(logging.Handler):
-    """A logging handler that stores records until the next result."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.records: list[tuple[str, int, str]] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if len(self.records) >= MAX_RECORDS:
-            return
-        try:
-            self.records.append((record.name, record.levelno, self.format(record)))
-        except Exception:  # malformed record: reported on stderr, as by other handlers
-            self.handleError(record)
-
-    def take(self) -> tuple[tuple[str, int, str], ...]:
-        records, self.records = self.records, []
-        return tuple(records)
-
-
 class RemoteActor:
     """One incarnation of an actor, called by the only thread of its process.
 
@@ -96,7 +78,7 @@ class RemoteActor:
         self._actor_id = actor_id
         self._incarnation = incarnation
         self._log_level = log_level
-        self._records = _Records()
+        self._records: SimpleQueue[logging.LogRecord] = SimpleQueue()
         self._actor: Actor | None = None
         self._message: Message | None = None
         self._weights = WeightSlot()
@@ -104,7 +86,7 @@ class RemoteActor:
     def prepare(self) -> str:
         """Imports all modules that the actor needs; returns the host and the process id."""
         root = logging.getLogger()
-        root.handlers[:] = [self._records]
+        root.handlers[:] = [QueueHandler(self._records)]
         root.setLevel(self._log_level)
         add_import_path(self._import_path)
         self._make_actor: ActorFactory = unpack(self._packed)
@@ -124,7 +106,12 @@ class RemoteActor:
             self._actor.bind_thread()
         except (Exception, SystemExit):
             failure = traceback.format_exc()
-        return CallResult(failure=failure, logged=self._records.take())
+        return CallResult(failure=failure, logged=self._take_records())
+
+    def _take_records(self) -> tuple[tuple[str, int, str], ...]:
+        """Returns the first log records since the last call, with their formatted texts."""
+        records = [self._records.get() for _ in range(self._records.qsize())]
+        return tuple((entry.name, entry.levelno, entry.msg) for entry in records[:MAX_RECORDS])
 
     def _store(self, message: Message) -> float:
         parts = [concatenate(message.parts)] if message.parts else []
@@ -159,7 +146,7 @@ class RemoteActor:
             message=self._message,
             acted_s=time.perf_counter() - began_s,
             seconds=tuple(actor.seconds),
-            logged=self._records.take(),
+            logged=self._take_records(),
             failure=failure,
             refusal=refusal,
         )
