@@ -1,14 +1,12 @@
 """The main function of an actor process.
 
 The process is forked from Python's fork server, which has already imported the required modules,
-and receives a picklable recipe. It uses one BLAS thread and runs at a lower priority
+and receives picklable arguments. It uses one BLAS thread and runs at a lower priority
 (`actor_manager.nice`), so that sampling only uses CPU time that the learner leaves free.
 `system/child.py` handles signals, logging and the exit of the parent process.
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 from border_cli.actor_manager.actor import BLOCKED, Actor, ActorFactory
 from border_cli.actor_manager.config import ProcessConfig
@@ -31,45 +29,40 @@ from border_cli.system.start import unpack
 REPORT_EVERY = 64  # steps between two updates of the shared seconds per section
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
-    """The arguments of an actor process, which are pickled when it is started."""
+def run(
+    config: ProcessConfig,
+    packed: bytes,
+    actor_id: int,
+    incarnation: int,
+    channel: SharedChannel,
+    weights: SharedWeightSlot,
+    pipe: Pipe,
+) -> None:
+    """Runs the process: builds the actor and steps it until the learner closes the channel.
 
-    config: ProcessConfig
-    make_actor: bytes  # a pickled `ActorFactory`, so that the process reports unpickling errors
-    actor_id: int
-    incarnation: int
-    channel: SharedChannel
-    weights: SharedWeightSlot
-
-
-def run(recipe: Recipe, pipe: Pipe) -> None:
-    """Runs the process: builds the actor and steps it until the learner closes the channel."""
-    make_actor: ActorFactory = unpack(recipe.make_actor)
+    `packed` is a pickled `ActorFactory`, so that the process reports unpickling errors.
+    """
+    make_actor: ActorFactory = unpack(packed)
     pipe.send(READY)
     try:
-        ActorProcess(recipe, make_actor).run()
+        send = ChannelWriter(channel).send
+        actor = make_actor(config, actor_id, incarnation, send=send, weights=weights)
+        actor.bind_thread()
+        ActorProcess(channel, actor).run()
     except BadStep as error:
-        raise error.of_actor(recipe.actor_id, recipe.channel.actor[ENV_STEPS]) from None
+        raise error.of_actor(actor_id, channel.actor[ENV_STEPS]) from None
 
 
 class ActorProcess:
     """The loop that steps one actor and updates its counters in the shared channel."""
 
-    def __init__(self, recipe: Recipe, make_actor: ActorFactory) -> None:
-        self._channel = recipe.channel
-        self._words = recipe.channel.actor
+    def __init__(self, channel: SharedChannel, actor: Actor) -> None:
+        self._channel = channel
+        self._words = channel.actor
         self._past_env_steps = self._words[ENV_STEPS]  # total of earlier incarnations
-        self._past_seconds = list(recipe.channel.seconds)
+        self._past_seconds = list(channel.seconds)
         self._blocked_s = 0.0  # seconds spent waiting for the rate limiter
-        self._actor: Actor = make_actor(
-            recipe.config,
-            recipe.actor_id,
-            recipe.incarnation,
-            send=ChannelWriter(recipe.channel).send,
-            weights=recipe.weights,
-        )
-        self._actor.bind_thread()
+        self._actor = actor
         self._words[BEATS] += 1
 
     def run(self) -> None:

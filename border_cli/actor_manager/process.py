@@ -1,7 +1,7 @@
 """An actor manager with one supervised process per actor, for CPU-intensive environments.
 
 Python's fork server (`spawn` if unavailable) imports the modules that actors need once. Each worker
-is forked from it and receives a picklable recipe, including the registration of the environment's
+is forked from it and receives picklable arguments, including the registration of the environment's
 id. Workers ignore Ctrl-C and SIGTERM, because the learner stops them, and exit when their parent
 exits for any reason. They run at a lower priority (`actor_manager.nice`), so that sampling only
 uses CPU time that the learner leaves free, have one BLAS thread, and log through the parent.
@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from border_cli.actor_manager.actor import ActorFactory, copy_experience
-from border_cli.actor_manager.actor_process import Recipe, run
+from border_cli.actor_manager.actor_process import run
 from border_cli.actor_manager.config import ProcessConfig
 from border_cli.actor_manager.message_ring import MessageReader
 from border_cli.actor_manager.record import SavedActors
@@ -125,15 +125,10 @@ class ProcessActorManager(ActorManager):
         return self
 
     def _start_incarnation(self, actor_id: int, incarnation: int) -> ChildProcess:
-        recipe = Recipe(
-            config=self.config,
-            make_actor=self._packed,
-            actor_id=actor_id,
-            incarnation=self._handles[actor_id].record.incarnation(incarnation + 1),
-            channel=self._channels[actor_id],
-            weights=self._weights,
-        )
-        return ChildProcess(self._context, f"actor {actor_id}", run, recipe, nice=self.config.nice)
+        number = self._handles[actor_id].record.incarnation(incarnation + 1)
+        channel, config = self._channels[actor_id], self.config
+        arguments = config, self._packed, actor_id, number, channel, self._weights
+        return ChildProcess(self._context, f"actor {actor_id}", run, *arguments, nice=config.nice)
 
     def __exit__(
         self,
