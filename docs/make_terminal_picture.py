@@ -20,11 +20,11 @@ from rich.text import Text
 from border_cli import compose, train
 from border_cli.core.output import Progress, Recorder, RecordStep, RunInfo
 from border_cli.core.types import Metrics
-from border_cli.recorder import figures
 from border_cli.recorder.panel import ENDED, RunView, panel
 from border_cli.recorder.terminal import say
 from border_cli.settings.run import RunConfig
 from border_cli.system.machine import machine_bytes, resident_bytes
+from border_cli.words import size
 
 PICTURE = Path(__file__).with_name("terminal.svg")
 COMMAND = ("agent=sac", "env=pendulum")
@@ -64,7 +64,7 @@ class Photographer(Recorder):
         self.at_end = self._panel()
 
     def _panel(self) -> RenderableType:
-        memory = f"{figures.memory(resident_bytes())} of {figures.memory(machine_bytes())}"
+        memory = f"{size(resident_bytes())} of {size(machine_bytes())}"
         return panel(self._view, memory)
 
 

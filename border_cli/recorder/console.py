@@ -6,13 +6,13 @@ from rich.console import Console, RenderableType
 
 from border_cli.core.output import Progress, Recorder, RecordStep, RunInfo
 from border_cli.core.types import Metrics
-from border_cli.recorder import figures
 from border_cli.recorder.config import ConsoleConfig
 from border_cli.recorder.live_area import LiveArea
 from border_cli.recorder.panel import ENDED, RunView, line, panel
 from border_cli.recorder.panel_line import panel_line
 from border_cli.recorder.terminal import make_console, say
 from border_cli.system.machine import machine_bytes, resident_bytes
+from border_cli.words import size
 
 DRAW_INTERVAL_S = 0.5  # run time between redraws; a redraw costs the learner a few milliseconds
 FIRST_LINE_S = 2.0  # early enough to show that the run works, late enough to have some values
@@ -82,4 +82,4 @@ class ConsoleRecorder(Recorder):
 
 
 def _memory() -> str:
-    return f"{figures.memory(resident_bytes())} of {figures.memory(machine_bytes())}"
+    return f"{size(resident_bytes())} of {size(machine_bytes())}"

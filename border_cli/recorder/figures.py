@@ -63,8 +63,3 @@ def age(seconds: float | None) -> str:
         if seconds < limit:
             return f"{int(seconds // unit_s)} {unit}"
     return f"{int(seconds // 86_400):,} d"
-
-
-def memory(num_bytes: float) -> str:
-    """412_000_000 -> `412 MB`, 8_200_000_000 -> `8.2 GB`."""
-    return f"{num_bytes / 1e9:.1f} GB" if num_bytes >= 1e9 else f"{num_bytes / 1e6:.0f} MB"

@@ -24,8 +24,6 @@ from border_cli.recorder import figures
         (figures.duration(12.9), "0:12"),
         (figures.duration(3_723), "1:02:03"),
         (figures.duration(180_000), "2 d 2:00:00"),
-        (figures.memory(412_000_000), "412 MB"),
-        (figures.memory(8_200_000_000), "8.2 GB"),
     ],
 )
 def test_a_number_is_short_and_has_its_unit(shown: str, expected: str) -> None:
