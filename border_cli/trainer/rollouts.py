@@ -27,10 +27,6 @@ class Rollouts(SampleBudget):
     def permitted(self, opt_steps: int) -> float:  # noqa: ARG002
         return self.begun_at + self.size
 
-    def begin(self, samples_total: int) -> None:
-        """Starts a rollout."""
-        self.begun_at = samples_total
-
     def state_dict(self) -> State:
         return {"begun_at": self.begun_at}
 
@@ -86,13 +82,10 @@ class RolloutTrainer(OnlineTrainer):
         if update is None or self._rollout.used_up:
             self._on_policy.finish(self._rollout.rollout())
             self._rollout.drop()
-            self._begin_rollout()
+            self.pace.begun_at = self.counters.samples_total
+            self._permit()
             self.publish()
         return update
-
-    def _begin_rollout(self) -> None:
-        self.pace.begin(self.counters.samples_total)
-        self._permit()
 
     def publish(self) -> None:
         """Publishes the newest weights, except during the epochs of a rollout."""
@@ -108,4 +101,4 @@ class RolloutTrainer(OnlineTrainer):
         super().resume(saved)
         if saved.load_rows is None:
             self._rollout.drop()
-            self.pace.begin(self.counters.samples_total)
+            self.pace.begun_at = self.counters.samples_total
