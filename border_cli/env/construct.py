@@ -254,16 +254,10 @@ def find_spec(env_id: str | None) -> registration.EnvSpec:
                 "resume(…, env=…) or load_policy(…, env=…). A class or function at the top level "
                 "of a module does not need this: it is found by its name"
             ) from error
-        if home is not None:
-            functions = [f"{key}()" for key in vars(home) if key.startswith("register")]
-            raise ConfigError(
-                f"env.id={env_id}: the module {module} was imported but has no {name}: {error} If "
-                f"one of its functions registers it ({', '.join(functions) or 'none here'}), "
-                f"call that in a module of your own: imports=[your_module] env.id={name}"
-            ) from error
         raise ConfigError(
             f"env.id={env_id} is not registered with Gymnasium: {error} If another package "
-            f"registers it: imports=[its_module], or env.id=its_module:{name}"
+            f"registers it: imports=[its_module], or env.id=its_module:{name}. If a function "
+            "registers it, call that in a module of your own"
         ) from error
 
 

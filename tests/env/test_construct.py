@@ -60,22 +60,13 @@ def test_a_module_before_the_id_is_imported_first(tmp_path, monkeypatch):
     gymnasium.registry.pop("OfModule-v3")
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("def register_all(): ...", r"has no Walk-v0: .* registers it \(register_all\(\)\), call"),
-        ("", r"has no Walk-v0: .* registers it \(none here\), call that in a module of your own"),
-    ],
-)
-def test_a_module_without_the_environment_is_refused_with_the_functions_that_may_register_it(
-    tmp_path, monkeypatch, text, said
-):
-    (tmp_path / "silent_envs.py").write_text(text)
+def test_a_module_without_the_environment_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "silent_envs.py").touch()
     monkeypatch.syspath_prepend(tmp_path)
     importlib.invalidate_caches()
     try:
         expect_error(
-            rf"^env\.id=silent_envs:Walk-v0: the module silent_envs was imported but {said}",
+            r"^env\.id=silent_envs:Walk-v0 is not registered .* If a function registers it, call",
             id="silent_envs:Walk-v0",
         )
     finally:
