@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.core.spaces import EnvSpec, allocate
-from border_cli.core.types import EPISODE, Array, Column, Transitions
+from border_cli.core.types import EPISODE, Array, Column, Transitions, combine_arrays
 
 PACKED_NBYTES = 1024  # a column with more bytes per row gets a separate array
 EPISODE_COLUMN: Final[Column] = (EPISODE, np.dtype(np.int64), ())
@@ -104,23 +104,15 @@ def concatenate(parts: list[Transitions]) -> Transitions:
     if len(parts) == 1:
         return parts[0]
     return Transitions(
-        obs=join_arrays([part.obs for part in parts]),
+        obs=combine_arrays(np.concatenate, [part.obs for part in parts]),
         action=np.concatenate([part.action for part in parts]),
         reward=np.concatenate([part.reward for part in parts]),
         discount=np.concatenate([part.discount for part in parts]),
-        next_obs=join_arrays([part.next_obs for part in parts]),
+        next_obs=combine_arrays(np.concatenate, [part.next_obs for part in parts]),
         extras={
             name: np.concatenate([part.extras[name] for part in parts]) for name in parts[0].extras
         },
     )
-
-
-def join_arrays(arrays: list[Array]) -> Array:
-    """Joins the arrays of several blocks of rows."""
-    first = arrays[0]
-    if isinstance(first, dict):
-        return {key: np.concatenate([array[key] for array in arrays]) for key in first}
-    return np.concatenate(arrays)  # type: ignore[arg-type]
 
 
 class Rows:

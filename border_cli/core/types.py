@@ -168,6 +168,15 @@ def map_array(function: Callable[[NDArray[Any]], NDArray[Any]], array: Array) ->
     return function(array)
 
 
+def combine_arrays(
+    function: Callable[[list[NDArray[Any]]], NDArray[Any]], arrays: Sequence[Array]
+) -> Array:
+    """Applies `function` to the list of arrays, or to the list of each key of dicts."""
+    if isinstance(arrays[0], dict):
+        return {key: function([parts[key] for parts in arrays]) for key in arrays[0]}
+    return function(list(arrays))  # type: ignore[arg-type]
+
+
 def leaves(array: Array) -> list[NDArray[Any]]:
     """Returns the arrays of an observation, in the order of its keys."""
     return list(array.values()) if isinstance(array, dict) else [array]

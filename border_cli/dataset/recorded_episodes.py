@@ -22,7 +22,7 @@ from border_cli.core.spaces import (
     has_masks,
     row_nbytes,
 )
-from border_cli.core.types import Array, Step, leaves, map_array
+from border_cli.core.types import Array, Step, combine_arrays, leaves, map_array
 from border_cli.errors import ConfigError
 
 ROUNDING = 1e-4  # tolerance of bounds, relative to their distance
@@ -88,7 +88,9 @@ def parallel_steps(group: list[RecordedEpisode]) -> Iterator[Step]:
     """
     lengths = np.array([len(episode) for episode in group])  # [N]
     longest = int(lengths.max())
-    obs = _pad([episode.obs for episode in group], longest + 1)  # [T + 1, N, …]
+    obs = combine_arrays(
+        lambda arrays: _pad(arrays, longest + 1), [episode.obs for episode in group]
+    )  # [T + 1, N, …]
     action = _pad([episode.action for episode in group], longest)  # [T, N] or [T, N, A]
     reward = _pad([episode.reward for episode in group], longest)  # [T, N]
     terminated = _pad([episode.terminated for episode in group], longest)
@@ -114,12 +116,9 @@ def _select_step(obs: Array, t: int) -> Array:
     return map_array(lambda array: array[t], obs)
 
 
-def _pad(arrays: list[Any], longest: int) -> Any:
-    """N times [T, …] -> [longest, N, …], for each part of a dict; the zeros after the end of an
-    episode are never read."""
+def _pad(arrays: list[NDArray[Any]], longest: int) -> NDArray[Any]:
+    """N times [T, …] -> [longest, N, …]; the zeros after the end of an episode are never read."""
     first = arrays[0]
-    if isinstance(first, dict):
-        return {key: _pad([parts[key] for parts in arrays], longest) for key in first}
     padded = np.zeros((longest, len(arrays), *first.shape[1:]), first.dtype)
     for i, array in enumerate(arrays):
         padded[: len(array), i] = array

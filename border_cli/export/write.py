@@ -20,10 +20,9 @@ from border_cli.agent.learning_agent import LearningAgent
 from border_cli.agent.policies import NetworkPolicy
 from border_cli.core.interfaces import Evaluation, Policy
 from border_cli.core.raw_values import batch_of
-from border_cli.core.rows import join_arrays
 from border_cli.core.spaces import has_masks, split_mask
 from border_cli.core.stop import StopFlag
-from border_cli.core.types import Array, Snapshot, map_array, num_rows
+from border_cli.core.types import Array, Snapshot, combine_arrays, map_array, num_rows
 from border_cli.errors import ConfigError, MissingPackage
 from border_cli.evaluator.film import refuse_no_film
 from border_cli.export.card import card
@@ -140,7 +139,7 @@ def write(
         folder.mkdir()
         watched = ObservationRecorder(policy)
         evaluation = play(effective, watched, stop, seed=seed, rounds=1)
-        rows = join_arrays(watched.kept)
+        rows = combine_arrays(np.concatenate, watched.kept)
         indices = np.random.default_rng(0).permutation(num_rows(rows))[:MOST_KEPT]
         rows = map_array(lambda part: part[indices], rows)
         write_formats(folder, agent, policy, form, rows, onnx=onnx)

@@ -23,7 +23,7 @@ from border_cli.core.interfaces import Env, EnvFactory, Policy
 from border_cli.core.seeding import Branch, derived_seed, generator
 from border_cli.core.spaces import row_nbytes
 from border_cli.core.stop import Heartbeat, StopFlag
-from border_cli.core.types import Array, Step
+from border_cli.core.types import Array, Step, combine_arrays
 from border_cli.dataset.minari_files import DatasetWriter, EnvParts, RawEpisode
 from border_cli.dataset.recorded_episodes import RecordedEpisode
 from border_cli.env.config import GymConfig
@@ -278,18 +278,13 @@ def _build_episode(first_obs: Array, steps: Sequence[Step], i: int, seed: int) -
     truncated = np.zeros(len(steps), np.bool_)  # [T]
     truncated[-1] = not terminated[-1]
     return PlayedEpisode(
-        obs=_select_env([first_obs, *(step.next_obs for step in steps)], i),
+        obs=combine_arrays(
+            lambda observations: np.stack([obs[i] for obs in observations]),
+            [first_obs, *(step.next_obs for step in steps)],
+        ),
         action=np.stack([step.action[i] for step in steps]),
         reward=np.array([step.reward[i] for step in steps]),
         terminated=terminated,
         truncated=truncated,
         seed=derived_seed(seed, i, 0),  # seed of the first episode, see `Env.reset`
     )
-
-
-def _select_env(observations: Sequence[Array], i: int) -> Array:
-    """Selects environment `i`: T + 1 arrays [N, …] -> [T + 1, …]."""
-    dicts = [obs for obs in observations if isinstance(obs, dict)]
-    if dicts:
-        return {key: np.stack([obs[key][i] for obs in dicts]) for key in dicts[0]}
-    return np.stack([obs[i] for obs in observations if not isinstance(obs, dict)])

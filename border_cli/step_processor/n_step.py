@@ -15,7 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.core.interfaces import StepProcessor
-from border_cli.core.types import EPISODE, Array, State, Step, Transitions, map_array
+from border_cli.core.types import (
+    EPISODE,
+    Array,
+    State,
+    Step,
+    Transitions,
+    combine_arrays,
+    map_array,
+)
 from border_cli.step_processor.config import NStepConfig
 
 Columns: TypeAlias = Mapping[str, NDArray[Any]]  # columns of transitions, by name
@@ -172,21 +180,16 @@ class NStep(StepProcessor):
             for name in step.extras
         }
         return Transitions(
-            obs=_select_obs([obs for obs, _, _ in self._window], leaving),
+            obs=combine_arrays(
+                lambda observations: _select_rows(observations, leaving),
+                [obs for obs, _, _ in self._window],
+            ),
             action=_select_rows([action for _, action, _ in self._window], leaving),
             reward=returns[slot, env].astype(np.float32),
             discount=discount.astype(np.float32),
             next_obs=map_array(lambda array: array[env], step.next_obs),
             extras=self._add_episode(extras, episode),
         )
-
-
-def _select_obs(observations: list[Array], leaving: NDArray[np.bool_]) -> Array:
-    """Returns the observations that leave the window, oldest first.  W times [N, …] -> [M, …]"""
-    dicts = [obs for obs in observations if isinstance(obs, dict)]
-    if dicts:
-        return {key: _select_rows([parts[key] for parts in dicts], leaving) for key in dicts[0]}
-    return _select_rows([obs for obs in observations if not isinstance(obs, dict)], leaving)
 
 
 def _select_rows(arrays: list[NDArray[Any]], leaving: NDArray[np.bool_]) -> NDArray[Any]:
