@@ -10,7 +10,7 @@ if frames do not overlap at all.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -29,7 +29,7 @@ from border_cli.replay_buffer.frame_store import (
     Pixels,
     reserved_frames,
 )
-from border_cli.replay_buffer.ring import Ring, RingState
+from border_cli.replay_buffer.ring import Ring
 
 STAYS = 2**62  # number given to transitions of a data set, which are never overwritten
 
@@ -158,9 +158,9 @@ class FrameRing(Ring):
         """The dtype of a frame in a checkpoint."""
         return np.dtype([("frame", np.uint8, self._shape[1:])])
 
-    def restore(self, state: RingState) -> None:
+    def restore(self, state: Mapping[str, Any]) -> None:
         super().restore(state)
-        self._oldest = state.rows_pushed - state.size
+        self._oldest = self._restored
         if self.fixed:
             self._frames.release_unused(oldest=STAYS)
         else:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,18 +10,9 @@ from numpy.typing import NDArray
 
 from border_cli.core.rows import Rows, columns_of, row_columns, storage_nbytes
 from border_cli.core.spaces import EnvSpec
-from border_cli.core.types import Batch, Column, Transitions
+from border_cli.core.types import Batch, Column, State, Transitions
 from border_cli.errors import CheckpointError, RunFailed
 from border_cli.replay_buffer.ring_snapshot import CHUNK_NBYTES, RingSnapshot, rows_as_bytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RingState:
-    """The counters and the position of a ring, without its transitions."""
-
-    rows_pushed: int
-    position: int  # slot of the next transition
-    size: int  # transitions stored
 
 
 class _ReusedBatch:
@@ -60,7 +50,8 @@ class Ring:
         self.pushed = 0  # transitions pushed so far
         self._spec, self._extras = spec, extras
         self._frozen: RingSnapshot | None = None
-        self._awaited: RingState | None = None  # loaded state, until its transitions are restored
+        # Position and size of a loaded state, until its transitions are restored
+        self._awaited: tuple[int, int] | None = None
         self._restored = 0  # number of the next transition to restore
         self._all = Rows.empty(spec, most_fixed + capacity, extras)
         self._rows = self._view_ring()
@@ -197,19 +188,19 @@ class Ring:
         return RingSnapshot(self._rows.blocks, **bounds)
 
     @property
-    def state(self) -> RingState:
+    def state(self) -> State:
         """The counters and the position, for a checkpoint."""
-        return RingState(rows_pushed=self.pushed, position=self.position, size=self.size)
+        return {"rows_pushed": self.pushed, "position": self.position, "size": self.size}
 
-    def restore(self, state: RingState) -> None:
+    def restore(self, state: Mapping[str, Any]) -> None:
         """Empties the ring and restores its counters; call `restore_rows` for the transitions."""
         if self._frozen:
             self._frozen.release()
         self._frozen = None
-        position = 0 if state.size else state.position  # nothing to restore if empty
-        self.pushed, self.position, self.size = state.rows_pushed, position, 0
-        self._awaited = state
-        self._restored = state.rows_pushed - state.size
+        position, size = self._awaited = state["position"], state["size"]
+        self.pushed, self.size = state["rows_pushed"], 0
+        self.position = 0 if size else position  # nothing to restore if empty
+        self._restored = self.pushed - size
 
     def restore_rows(self, first: int, blocks: Sequence[NDArray[Any]]) -> bool:
         """Restores transitions from number `first` on, in ascending order; True once all are
@@ -218,15 +209,15 @@ class Ring:
         Until then, the ring counts as empty.
         """
         self._require_dtypes(blocks)
-        state = self._awaited
-        assert state is not None, "restore() comes first"
+        assert self._awaited is not None, "restore() comes first"
+        position, size = self._awaited
         # Earlier transitions had been overwritten before the state was saved.
-        skipped = max(0, state.rows_pushed - state.size - first)
+        skipped = max(0, self.pushed - size - first)
         blocks, first = [column[skipped:] for column in blocks], first + skipped
         end = first + len(blocks[0])
         if first != self._restored or end > self.pushed:
             raise CheckpointError(f"rows {first} to {end} are not the next saved ones")
-        slot = (state.position - (self.pushed - first)) % self.capacity
+        slot = (position - (self.pushed - first)) % self.capacity
         before_end = min(end - first, self.capacity - slot)
         for block, source in zip(self._rows.blocks, blocks, strict=True):
             target, rows = rows_as_bytes(block), rows_as_bytes(source)
@@ -234,7 +225,7 @@ class Ring:
             target[: end - first - before_end] = rows[before_end:]
         self._restored = end
         if end == self.pushed:
-            self.position, self.size, self._awaited = state.position, state.size, None
+            self.position, self.size, self._awaited = position, size, None
         return end == self.pushed
 
     def _require_dtypes(self, blocks: Sequence[NDArray[Any]]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Batch, Column, State, Transitions
 from border_cli.errors import RunFailed
 from border_cli.replay_buffer.config import RolloutConfig
-from border_cli.replay_buffer.ring import Ring, RingState
+from border_cli.replay_buffer.ring import Ring
 from border_cli.settings.run import ReplayBufferConfig
 
 
@@ -123,7 +123,7 @@ class RolloutBuffer(RolloutStore):
 
     def state_dict(self) -> State:
         return {
-            **asdict(self._ring.state),
+            **self._ring.state,
             "generator": self._rng.bit_generator.state,
             "columns": {name: column.copy() for name, column in self._columns.items()},
             "order": self._order.copy(),
@@ -132,7 +132,7 @@ class RolloutBuffer(RolloutStore):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._ring.restore(RingState(**{f.name: state[f.name] for f in fields(RingState)}))
+        self._ring.restore(state)
         restore_generator(self._rng, state["generator"])
         self._columns, self._order = dict(state["columns"]), state["order"]
         self._position, self._epochs = int(state["at"]), int(state["epochs"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from border_cli.core.spaces import BoxSpace, EnvSpec, Space
 from border_cli.core.types import Batch, Column, State, Transitions
 from border_cli.errors import ConfigError
 from border_cli.replay_buffer.config import RingConfig
-from border_cli.replay_buffer.ring import Ring, RingState
+from border_cli.replay_buffer.ring import Ring
 from border_cli.settings.run import ReplayBufferConfig
 
 if TYPE_CHECKING:
@@ -121,7 +120,7 @@ class RingReplayBuffer(ReplayBuffer):
         return self.ring.freeze(first)
 
     def state_dict(self) -> State:
-        state = {**asdict(self.ring.state), "generator": self._rng.bit_generator.state}
+        state = {**self.ring.state, "generator": self._rng.bit_generator.state}
         if self._dataset is not None:
             state["dataset"] = self._dataset.state(self.ring)
         return state
@@ -130,8 +129,7 @@ class RingReplayBuffer(ReplayBuffer):
         """Raises `CheckpointError` if the data set differs from the saved one."""
         if self._dataset is not None:
             self._dataset.require_same(state["dataset"], self.ring)
-        numbers = {field.name: state[field.name] for field in fields(RingState)}
-        self.ring.restore(RingState(**numbers))
+        self.ring.restore(state)
         restore_generator(self._rng, state["generator"])
 
     def load_rows(self, first: int, chunk: list[NDArray[Any]]) -> None:
