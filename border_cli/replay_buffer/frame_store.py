@@ -60,10 +60,6 @@ class FrameStore:
         self._free: list[int] = []  # used slots that no longer contain a frame
         self._recent: OrderedDict[int, int] = OrderedDict()  # slots by key, oldest first
 
-    def __len__(self) -> int:
-        """Returns the number of frames stored."""
-        return self._used - len(self._free)
-
     def put(self, frames: Pixels, rows: NDArray[np.int64], *, oldest: int) -> Slots:
         """Returns the slots of up to `MOST_AT_ONCE` frames, storing new ones. [F, nbytes], [F] ->
         [F]

@@ -84,11 +84,6 @@ class FrameRing(Ring):
         rows = self.capacity + self.fixed
         return super().nbytes + rows * (self._frames.frame_nbytes + SLOT_NBYTES)
 
-    @property
-    def frames(self) -> int:
-        """Number of frames stored."""
-        return len(self._frames)
-
     def store_fixed(self, parts: Iterable[Transitions]) -> None:
         def store_parts() -> Iterator[Transitions]:
             for rows in parts:
@@ -171,7 +166,6 @@ class FrameRing(Ring):
         frames, *rows = blocks
         if frames.dtype != self._entry or frames.ndim != 1:
             raise CheckpointError(f"the saved frames are {frames.dtype}, expected {self._entry}")
-        self._require_dtypes(rows)
         pixels: Pixels = frames["frame"].reshape(-1, self._frames.frame_nbytes)
         slots = np.empty(len(pixels), np.int64)
         for i in range(0, len(pixels), MOST_AT_ONCE):
