@@ -101,19 +101,15 @@ def layers(env: gym.Env[Any, Any]) -> Iterator[Wrapper]:
 
 
 def stacks_images(env: gym.Env[Any, Any]) -> bool:
-    """Returns whether observations are stacks of successive images, uint8 [frames, H, W] or with
-    channels second or last, due to a wrapper or an environment with `stacks_frames = True`."""
-    space = env.observation_space
-    if not isinstance(space, gym.spaces.Box) or space.dtype != "uint8":
-        return False
-    if len(space.shape) not in (3, 4):
-        return False
+    """Returns whether observations, if they are images, are stacks of successive ones, due to a
+    wrapper or an environment with `stacks_frames = True`."""
+    shape = env.observation_space.shape or (0,)
     if getattr(env.unwrapped, "stacks_frames", False) is True:
         return True
     stacks = (
         layer for layer in layers(env) if isinstance(layer, gym_wrappers.FrameStackObservation)
     )
-    return any(stack.stack_size == space.shape[0] > 1 for stack in stacks)
+    return any(stack.stack_size == shape[0] > 1 for stack in stacks)
 
 
 def _construct_unwrapped(config: GymConfig, render: str | None) -> gym.Env[Any, Any]:
