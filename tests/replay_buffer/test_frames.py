@@ -181,7 +181,6 @@ def test_stacks_that_share_nothing_are_stored_whole(stack_spec):
         for buffer in buffers:
             buffer.push(replace(rows, obs=obs, next_obs=next_obs))
         require_same_samples(buffers, rng)
-    assert buffers[0].ring.frames == count * 2 * DEPTH
 
 
 @pytest.mark.parametrize("seed", sampled([*range(40)], every=10))
