@@ -1,13 +1,14 @@
 """PPO on CartPole: border_cli, Stable-Baselines3 and a file in CleanRL's manner, on one thread.
 
-    python -m benchmarks.matched_ppo [--shape zoo | cleanrl] [--repetitions 5] [--env-steps 40960]
+    python -m benchmarks.matched_ppo [--shape zoo] [--repetitions 5] [--env-steps 40960]
 
 `zoo`: the RL Zoo's settings for CartPole, 8 environments, rollouts of 256 steps, 20 epochs with one
-minibatch of 256 rows. `cleanrl`: 4 environments, 128 steps of each, 4 epochs of 4 minibatches. Ours
-is a full run of `border-train agent=ppo env=cartpole` without evaluations and checkpoints; `bare`
-is `bare_ppo.py`. Timed from env step 2,048 to the end. `return_1_of_4` to `return_4_of_4` are mean
-returns over the quarters of the training episodes (SB3: of the last 100), to verify that all learn;
-random numbers differ. Each measurement runs in its own process; the contenders take turns.
+minibatch of 256 rows. `cleanrl`: 4 environments, 128 steps of each, 4 epochs of 4 minibatches.
+`single`: the same with one environment. Ours is a full run of `border-train agent=ppo env=cartpole`
+without evaluations and checkpoints; `bare` is `bare_ppo.py`. Timed from env step 2,048 to the end.
+`return_1_of_4` to `return_4_of_4` are mean returns over the quarters of the training episodes (SB3:
+of the last 100), to verify that all learn; random numbers differ. Each measurement runs in its own
+process; the contenders take turns.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ SB3 = "sb3"
 SHAPES = {
     "zoo": {"num_envs": 8, "n_steps": 32, "n_epochs": 20, "batch_size": 256},
     "cleanrl": {"num_envs": 4, "n_steps": 128, "n_epochs": 4, "batch_size": 128},
+    "single": {"num_envs": 1, "n_steps": 128, "n_epochs": 4, "batch_size": 32},
 }
 OFF = ("eval_interval", "record_interval", "save_interval")
 
