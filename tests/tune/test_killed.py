@@ -70,12 +70,13 @@ def running_with_checkpoint(run: Path) -> Callable[[], bool]:
 
 def check_all_done(folder: Path, url: str = "") -> list[dict[str, Any]]:
     """Checks that all runs have reached the budgets of their trials and that no trial is RUNNING in
-    Optuna's storage; returns the trials."""
+    Optuna's storage; returns the trials. N-step windows hold a few env steps beyond a budget."""
     rows = trials_of(folder)
     for row in rows:
         for seed in (0, 1):
             facts = facts_of(run_of(folder, row["number"], seed))
-            assert (facts["status"], facts["env_steps"]) == ("done", row["budget"])
+            assert facts["status"] == "done"
+            assert row["budget"] <= facts["env_steps"] < row["budget"] + 10
     storage = optuna.storages.RDBStorage(url or f"sqlite:///{folder / 'S/study.db'}")
     states = [trial.state.name for trial in storage.get_all_trials(1)]
     storage.engine.dispose()
