@@ -97,10 +97,13 @@ def test_malloc_settings_in_the_environment_are_kept(choice: dict[str, str]) -> 
 
 @pytest.mark.slow
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs the allocator of glibc")
-@pytest.mark.parametrize("backend", ["numpy", "torch"])
-def test_a_learner_reuses_freed_memory_instead_of_returning_it_to_the_kernel(backend: str) -> None:
-    """Runs in a separate process, because the setting is permanent. 8 blocks are 1,024 pages."""
-    code = f"""if True:
+def test_a_learner_reuses_freed_memory_instead_of_returning_it_to_the_kernel() -> None:
+    """Runs in a separate process, because the setting is permanent. 8 blocks are 1,024 pages.
+
+    In torch: whether glibc returns memory without the setting depends on what lies above it, and in
+    a process with numpy alone it may not.
+    """
+    code = """if True:
         import resource
         import numpy as np
         from border_cli.agent.config import DqnConfig
@@ -119,7 +122,7 @@ def test_a_learner_reuses_freed_memory_instead_of_returning_it_to_the_kernel(bac
 
         two = DiscreteSpace(2)
         spec = EnvSpec(id="x", observation=two, action=two, max_episode_steps=None)
-        agent = Dqn(DqnConfig(backend="{backend}"), spec=spec, device="cpu", seed=0)
+        agent = Dqn(DqnConfig(backend="torch"), spec=spec, device="cpu", seed=0)
         without = pages_asked_for()
         with agent.learner_thread():
             learning = pages_asked_for()
