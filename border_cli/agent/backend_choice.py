@@ -50,11 +50,11 @@ def make_backend(
             device=device,
             generator=generator,
             noise_seed=noise_seed,
-            reason=obstacle or "as requested",
+            reason=f"agent.backend={config.backend}: {obstacle or 'as requested'}",
         )
     from border_cli.agent.numpy_backend import NumpyBackend
 
-    reason = "a dense network on a CPU"
+    reason = f"agent.backend={config.backend}: a dense network on a CPU"
     return NumpyBackend(config, architecture, generator=generator, reason=reason)
 
 

@@ -5,13 +5,13 @@ Written for numpy arrays and torch tensors alike.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from itertools import accumulate
 
 import numpy as np
 
+from border_cli.agent.on_policy_policies import LOG_ROOT_2_PI
 from border_cli.nn.arrays import (
     AnyTensor,
     constant,
@@ -24,7 +24,6 @@ from border_cli.nn.arrays import (
 )
 
 LOWEST = -1e4  # replaces log 0, because 0 * log 0 is NaN
-LOG_ROOT_2_PI = 0.5 * math.log(2 * math.pi)
 
 
 class Density(ABC):

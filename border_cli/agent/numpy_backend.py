@@ -74,7 +74,7 @@ class NumpyBackend(Backend):
     ) -> None:
         """`generator` draws initial weights; `reason` explains the choice of this backend."""
         self._config, self._architecture, self._generator = config, architecture, generator
-        self._reason = reason
+        self.reason = reason
         self._batch: Batch | None = None  # source of the newest converted batch
 
     def make_features(self, *, normalize: bool) -> FeatureEncoder:
@@ -132,6 +132,3 @@ class NumpyBackend(Backend):
         # Weights that diverge are reported by the trainer, as in torch.
         with flushing_denormals(), np.errstate(over="ignore", invalid="ignore"):
             yield
-
-    def describe(self) -> list[tuple[str, str]]:
-        return [("backend", f"{self.name} (agent.backend={self._config.backend}: {self._reason})")]

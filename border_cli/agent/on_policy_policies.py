@@ -15,6 +15,7 @@ from border_cli.agent.policies import CategoricalPolicy, MaskedPolicy, NetworkPo
 from border_cli.core.interfaces import PolicyFactory
 from border_cli.core.spaces import BoxSpace, EnvSpec, has_masks
 from border_cli.core.types import Array, Column, Snapshot, num_rows
+from border_cli.nn.arrays import log_softmax
 from border_cli.nn.numpy_network import MakeActing
 from border_cli.settings.run import ActorExploration
 
@@ -22,12 +23,6 @@ Extras = Mapping[str, NDArray[Any]]
 LOG_PROB: Final = "log_prob"  # column [M]: log-probability of the action when it was sampled
 UNCLIPPED: Final = "unclipped_action"  # column [M, A]: action of a Box before clipping
 LOG_ROOT_2_PI = 0.5 * math.log(2 * math.pi)
-
-
-def log_softmax(logits: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Computes a numerically stable log-softmax. [N, n] -> [N, n]"""
-    shifted = logits - logits.max(1, keepdims=True)
-    return shifted - np.log(np.exp(shifted).sum(1, keepdims=True))  # type: ignore[no-any-return]
 
 
 class SamplingPolicy(CategoricalPolicy):

@@ -48,7 +48,7 @@ class TorchBackend(Backend):
         count_modules()
         self.device = resolve_device(device)
         self._config, self._architecture, self._generator = config, architecture, generator
-        self._reason = reason
+        self.reason = reason
         # On the CPU, so that a seed gives the same numbers on every device.
         self.noise = torch.Generator().manual_seed(noise_seed)
         self._batch: Batch | None = None  # source of the newest tensors
@@ -143,10 +143,9 @@ class TorchBackend(Backend):
         return Compiled(function, self.device)
 
     def describe(self) -> list[tuple[str, str]]:
-        config = self._config
-        lines = [("backend", f"{self.name} (agent.backend={config.backend}: {self._reason})")]
+        lines = super().describe()
         if self.device.type == "cpu":
-            matmul = describe_matmul(config.matmul, config.matmul_precision)
+            matmul = describe_matmul(self._config.matmul, self._config.matmul_precision)
             lines.append(("matmul", matmul))
         return lines
 

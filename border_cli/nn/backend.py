@@ -100,6 +100,7 @@ class Backend(ABC):
 
     name: ClassVar[str]  # value of agent.backend
     device: Any  # a torch.device, or "cpu" in numpy
+    reason: str  # why this backend was chosen
     # Noise from a saved generator; no agent in numpy needs any.
     noise: Any
     normal: Callable[..., AnyTensor]  # shape -> standard normal numbers
@@ -158,9 +159,9 @@ class Backend(ABC):
     def learner_thread(self) -> AbstractContextManager[None]:
         """Configures the calling thread for updates, for the duration of a `with` block."""
 
-    @abstractmethod
     def describe(self) -> list[tuple[str, str]]:
         """Returns lines of the header that tell how updates are computed."""
+        return [("backend", f"{self.name} ({self.reason})")]
 
     def noise_state(self) -> Any:
         """Returns the state of the generator of noise, None without one."""
