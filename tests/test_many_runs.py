@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from border_cli import compose, train
+from border_cli import Callback, compose, train
+from border_cli.core.output import RecordStep
 from tests.support import leftovers
 from tests.support.commands import QUICK
 
-KILLS = 200
+KILLS, UPDATES = 200, 30_000
 
 pytestmark = pytest.mark.usefixtures("folder")
 
@@ -45,13 +46,15 @@ def test_twenty_runs_leave_threads_files_and_segments_as_they_were() -> None:
     assert last[3] == set()
 
 
-class Killer:
-    """A thread that kills child processes one by one at random moments."""
+class Killer(Callback):
+    """A thread that kills child processes one by one at random moments.
 
-    def __init__(self, seed: int, *, most: int) -> None:
+    As a callback it ends the run after KILLS kills and UPDATES updates, on fast machines too.
+    """
+
+    def __init__(self, seed: int) -> None:
         self.killed = 0
         self._rng = np.random.default_rng(seed)
-        self._most = most
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="killer")
 
@@ -63,8 +66,12 @@ class Killer:
         self._ended.set()
         self._thread.join()
 
+    def on_update(self, moment: RecordStep, _metrics: object) -> None:
+        if self.killed == KILLS and moment.opt_steps >= UPDATES:
+            self.stop("enough kills")
+
     def _run(self) -> None:
-        while self.killed < self._most and not self._ended.wait(self._rng.uniform(0, 0.2)):
+        while self.killed < KILLS and not self._ended.wait(self._rng.uniform(0, 0.2)):
             alive = sorted(pid for pid in leftovers.processes() if leftovers.is_alive(pid))
             if not alive:
                 continue
@@ -80,13 +87,13 @@ def test_two_hundred_kills_of_actors_lose_no_count_no_memory_and_not_the_task() 
     config = compose(
         *("agent=dqn", "env=cartpole", "actor_manager=process", "recorder=[jsonl]"),
         *("actor_manager.num_actors=4", "actor_manager.max_restarts=1000"),
-        *("trainer.stop_at_score=null", "trainer.max_opt_steps=30_000", "run_dir=chaos"),
+        *("trainer.stop_at_score=null", "trainer.max_opt_steps=1_000_000", "run_dir=chaos"),
     )
-    with Killer(0, most=KILLS) as killer:
-        result = train(config)
+    with Killer(0) as killer:
+        result = train(config, callbacks=[killer])
     assert killer.killed == KILLS
     trainer, actors = result.trainer_stats, result.actor_stats
-    assert trainer.opt_steps == 30_000
+    assert UPDATES <= trainer.opt_steps < 1_000_000
     assert trainer.samples_total == sum(actor.samples for actor in actors)
     restarts = sum(actor.restarts for actor in actors)
     assert restarts <= KILLS  # a process about to be replaced may be killed twice
