@@ -61,6 +61,7 @@ from border_cli.run.finding import find_resumable
 from border_cli.run.status import read_run
 from border_cli.settings.run import CheckpointConfig, RunConfig
 from border_cli.step_processor.config import NStepConfig
+from border_cli.trainer import rollouts
 from border_cli.trainer.config import AsyncConfig, OfflineConfig, SyncConfig
 from tests.support.case_sampling import chosen, sampled
 from tests.support.datasets import CARTPOLE, datasets_in, write_cartpole
@@ -414,10 +415,12 @@ class StopsAtCheck(StopFlag):
     ("kind", "changes"), sampled([("rollouts", ROLLOUTS), ("rollouts", BOX), ("sync", {})], every=3)
 )
 def test_ten_interruptions_at_random_moments_change_nothing(
-    kind: str, changes: dict[str, Any], tmp_path: Path
+    kind: str, changes: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The moments fall into collecting, the epochs of a rollout, and evaluations."""
     config = config_of(kind, **changes)
+    trained(config, tmp_path / "rollouts at once")
+    monkeypatch.setattr(rollouts, "WAIT_S", 0.0)  # checks after each step of the actors
     whole = StopsAtCheck()
     trained(config, tmp_path / "whole", stop=whole)
     moments = sorted(random.Random(58).sample(range(2, whole.checks), 10))
@@ -431,6 +434,7 @@ def test_ten_interruptions_at_random_moments_change_nothing(
             )
     trained(config, tmp_path / "cut", resume=True)
     assert_equal(config, tmp_path / "whole", tmp_path / "cut")
+    assert_equal(config, tmp_path / "whole", tmp_path / "rollouts at once")
 
 
 def test_actors_act_with_the_weights_that_they_begin_with(tmp_path: Path) -> None:

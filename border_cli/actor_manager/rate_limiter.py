@@ -34,7 +34,7 @@ class RateLimiter:
 
     def __init__(self, burst: int) -> None:
         self._burst = burst
-        self._permitted = 0.0
+        self.permitted = 0.0  # set by the learner's thread only
         self._granted = 0
         self.waiting = 0
         self._urgent = False
@@ -52,12 +52,12 @@ class RateLimiter:
         A call that does not raise the limit marks it as final. The remaining samples are then
         granted even if they are fewer than a burst.
         """
-        last = samples_total <= self._permitted  # needs no lock: only this thread writes it
+        last = samples_total <= self.permitted  # needs no lock
         if last and self._last:
             return
         with self._changed:
             self._last = last
-            self._permitted = max(self._permitted, samples_total)
+            self.permitted = max(self.permitted, samples_total)
             self._wake()
 
     def set_urgent(self, urgent: bool) -> None:
@@ -116,7 +116,7 @@ class RateLimiter:
         return self._urgent or self._last
 
     def _free(self) -> float:
-        return self._permitted - self._granted
+        return self.permitted - self._granted
 
     def _take(self, want: int) -> int:
         if self.closed:

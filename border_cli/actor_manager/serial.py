@@ -14,7 +14,11 @@ from border_cli.settings.run import ActorManagerConfig
 
 
 class SerialActorManager(LocalActorManager):
-    """A manager that steps each actor once per `receive`; runs with one seed are bit-identical."""
+    """A manager that steps its actors in turn; runs with one seed are bit-identical.
+
+    `receive` steps each actor once. With a timeout, it continues until all permitted samples are
+    collected or the time is over, which does not change the result of the run.
+    """
 
     reproducible = True
 
@@ -51,11 +55,20 @@ class SerialActorManager(LocalActorManager):
         self._workers[message.actor_id].sent += message.rows
         return 0.0
 
-    def receive(self, timeout_s: float = 0.0) -> list[Experience]:  # noqa: ARG002 - never waits
+    def receive(self, timeout_s: float = 0.0) -> list[Experience]:
         if not self._step_all():  # no actor has a grant left, so none may hold samples back
             for worker in self._workers:
                 self._run_guarded(worker, worker.flush_saved)
+        elif timeout_s > 0:
+            deadline_s = self._clock.now_s() + timeout_s
+            while self._collected < self._limiter.permitted and self._clock.now_s() < deadline_s:
+                self._step_all()
         return self.undelivered()
+
+    @property
+    def _collected(self) -> int:
+        """Samples collected and not lost in all attempts."""
+        return self._saved.samples + sum(worker.collected for worker in self._workers)
 
     def undelivered(self) -> list[Experience]:
         messages, self._messages = self._messages, []

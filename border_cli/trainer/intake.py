@@ -16,12 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.core.interfaces import Agent, ReplayBuffer
+from border_cli.core.rows import concatenate
 from border_cli.core.spaces import BoxSpace, DictSpace, Space
-from border_cli.core.types import Array, Episode, Experience
+from border_cli.core.types import Array, Episode, Experience, Transitions
 from border_cli.errors import NotFinite
 from border_cli.trainer.metrics import Counters, MetricsWindow
 
 log = logging.getLogger(__name__)
+
+SMALL = 16  # largest number of transitions in messages that are joined
 
 
 class _FloatPart(NamedTuple):
@@ -80,9 +83,12 @@ class Intake:
 
     def take(self, messages: list[Experience]) -> None:
         """Processes messages, in order of arrival."""
+        joined = self._join_small(messages)
+        if joined is not None:
+            self._replay_buffer.push(joined)
         for message in messages:
             rows = message.transitions
-            if len(rows):
+            if joined is None and len(rows):
                 self._check(message)
                 self._replay_buffer.push(rows)
                 if self._agent.observes:
@@ -99,16 +105,31 @@ class Intake:
             for episode in [finished for message in messages for finished in message.episodes]:
                 self._on_episode(episode)
 
-    def _check(self, message: Experience) -> None:
-        """Raises `NotFinite` for NaN or infinity, and counts the samples out of bounds."""
-        rows = message.transitions
+    def _join_small(self, messages: list[Experience]) -> Transitions | None:
+        """Returns the transitions of several small messages, to check and push them at once.
+
+        Returns None if the messages must be processed one by one: `observe` rounds its averages
+        once per message, and a message with invalid values is reported with its actor.
+        """
+        filled = [rows for message in messages if len(rows := message.transitions)]
+        if len(filled) < 2 or self._agent.observes or max(map(len, filled)) > SMALL:
+            return None
+        joined = concatenate(filled)
+        return None if self._find_invalid(joined) else joined
+
+    def _find_invalid(self, rows: Transitions) -> list[tuple[str, _FloatPart, NDArray[Any]]]:
+        """Returns names and values of the columns with values that are NaN or out of bounds."""
         columns = [
             *(("observation", part, part.of(rows.obs)) for part in self._float_parts),
             ("action", FINITE, rows.action),
             ("reward", FINITE, rows.reward),
             *(("next observation", part, part.of(rows.next_obs)) for part in self._float_parts),
         ]
-        invalid = [column for column in columns if not _all(column[1].within(column[2]))]
+        return [column for column in columns if not _all(column[1].within(column[2]))]
+
+    def _check(self, message: Experience) -> None:
+        """Raises `NotFinite` for NaN or infinity, and counts the samples out of bounds."""
+        invalid = self._find_invalid(message.transitions)
         if not invalid:
             return
         not_finite = [

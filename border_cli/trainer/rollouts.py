@@ -10,7 +10,7 @@ from border_cli.core.output import Resumption
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import State, Update
 from border_cli.settings.run import TrainerConfig
-from border_cli.trainer.online import OnlineTrainer, SampleBudget
+from border_cli.trainer.online import WAIT_S, OnlineTrainer, SampleBudget
 from border_cli.trainer.trainer import LearnerParts
 
 
@@ -63,7 +63,7 @@ class RolloutTrainer(OnlineTrainer):
 
     def ingest(self, *, wait: bool) -> None:
         if wait:
-            self._receive(0.0)
+            self._receive(WAIT_S)
 
     def _ready(self) -> bool:
         return self._rollout.prepared or super()._ready()

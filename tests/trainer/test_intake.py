@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -59,24 +60,34 @@ class IntakeCase:
         returns: tuple[Moments, ...] = (),
         **columns: Any,
     ) -> None:
-        plain = {
-            "action": np.zeros(rows, np.int64),
-            "reward": np.zeros(rows, np.float32),
-            "discount": np.ones(rows, np.float32),
-        }
-        transitions = Transitions(obs=obs, next_obs=next_obs, **plain | columns)
-        self._intake.take(
-            [
-                Experience(
-                    actor_id=3,
-                    opt_steps=0,
-                    env_steps=rows,
-                    transitions=transitions,
-                    episodes=(),
-                    returns=returns,
-                )
-            ]
-        )
+        self.take_all(message(obs, next_obs, rows, returns=returns, **columns))
+
+    def take_all(self, *messages: Experience) -> None:
+        self._intake.take([*messages])
+
+
+def message(
+    obs: Array,
+    next_obs: Array,
+    rows: int,
+    *,
+    actor_id: int = 3,
+    returns: tuple[Moments, ...] = (),
+    **columns: Any,
+) -> Experience:
+    plain = {
+        "action": np.zeros(rows, np.int64),
+        "reward": np.zeros(rows, np.float32),
+        "discount": np.ones(rows, np.float32),
+    }
+    return Experience(
+        actor_id=actor_id,
+        opt_steps=0,
+        env_steps=rows,
+        transitions=Transitions(obs=obs, next_obs=next_obs, **plain | columns),
+        episodes=(),
+        returns=returns,
+    )
 
 
 def real(*rows: list[float]) -> Any:
@@ -116,6 +127,39 @@ def test_a_part_of_a_dict_that_is_beyond_its_bounds_is_named(caplog: Log) -> Non
         "next observation 'place' of actor 3 is outside the bounds of its space:"
         " -1.5 at [0] (allowed: -1.0 to 1.0)."
     )
+
+
+def test_small_messages_are_pushed_at_once_unless_the_agent_observes_each() -> None:
+    first, second = (
+        message(real(*rows), real(*rows), 2) for rows in ([[0, 1], [0, 2]], [[1, 3]] * 2)
+    )
+    case = IntakeCase(HALF_BOUNDED)
+    case.agent.observes = False
+    case.take_all(first, second)
+    [pushed] = case.buffer.pushed
+    np.testing.assert_array_equal(pushed.obs, real([0, 1], [0, 2], [1, 3], [1, 3]))
+    assert (case.counters.samples_total, case.counters.env_steps) == (4, 4)
+    case = IntakeCase(HALF_BOUNDED)
+    case.take_all(first, second)
+    assert [len(rows) for rows in case.buffer.pushed] == [2, 2]
+
+
+def test_a_bad_message_among_small_ones_is_refused_with_its_actor() -> None:
+    good, bad = (message(real(row), real([0, 0]), 1) for row in ([0, 0], [0, np.nan]))
+    case = IntakeCase(HALF_BOUNDED)
+    case.agent.observes = False
+    with pytest.raises(NotFinite, match=r"^observation of actor 7 .*not finite"):
+        case.take_all(good, replace(bad, actor_id=7))
+    assert [rows.obs.tolist() for rows in case.buffer.pushed] == [[[0, 0]]]
+
+
+def test_the_first_of_several_small_messages_beyond_the_bounds_is_said(caplog: Log) -> None:
+    inside, outside = (message(real(row), real(row), 1) for row in ([0, 0], [5, 0]))
+    case = IntakeCase(HALF_BOUNDED)
+    case.agent.observes = False
+    case.take_all(inside, replace(outside, actor_id=1), outside)
+    assert (case.counters.out_of_bounds, case.counters.samples_total) == (2, 3)
+    assert [text.partition(" is ")[0] for text in caplog.messages] == ["observation of actor 1"]
 
 
 @pytest.mark.parametrize("bad", [np.nan, INF, -INF])
