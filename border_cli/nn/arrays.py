@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from itertools import accumulate, pairwise
 from typing import Any, TypeAlias
 
@@ -51,10 +52,15 @@ def add_at(target: AnyTensor, columns: AnyTensor, part: AnyTensor) -> AnyTensor:
     return target
 
 
+@cache
+def _numbers(rows: int) -> NDArray[np.int64]:
+    return np.arange(rows)[:, None]
+
+
 def _row_numbers(values: AnyTensor) -> AnyTensor:
     """Returns 0 … B - 1. [B, …] -> [B, 1]"""
     if isinstance(values, np.ndarray):
-        return np.arange(len(values))[:, None]
+        return _numbers(len(values))
     return library_of(values).arange(len(values), device=values.device)[:, None]
 
 

@@ -40,13 +40,15 @@ class NumpyAdam(Optimizer):
             part = slice(first, first := first + network.flat.size)
             self._joint.flat[part] = network.flat
             network.bind(self._joint.flat[part], self._joint.gradient[part])
+        # Networks write their gradients here; gradients of other functions are copied here.
+        self._gradients = [part for network in networks for part in network.gradients]
         self._mean, self._square, self._spare = (np.zeros_like(self._joint.flat) for _ in range(3))
         self._steps = 0
 
     def step(self, gradient: tuple[Rows, ...]) -> float | None:
         joint, norm = self._joint.gradient, None
-        for target, part in zip(self._joint.gradients, gradient, strict=True):
-            if not np.may_share_memory(target, part):  # networks write their gradients in place
+        for target, part in zip(self._gradients, gradient, strict=True):
+            if part is not target:
                 np.copyto(target, part)
         if self._max_grad_norm is not None:
             norm = math.sqrt(joint.dot(joint))
