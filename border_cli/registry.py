@@ -67,7 +67,7 @@ class Registry:
 
     def load(self, config: object) -> type[Any]:
         """Imports and returns the class that `config` configures."""
-        loaded: type[Any] = _import_target(self.entry_of(config).target)
+        loaded: type[Any] = import_target(self.entry_of(config).target)
         return loaded
 
     def build(self, config: object, **runtime: Any) -> Any:
@@ -159,7 +159,7 @@ class Targets:
         """Imports and returns the class of a name."""
         target = self._targets[name]
         assert target is not None
-        return _import_target(target)
+        return import_target(target)
 
 
 def _refuse_another(chosen: str, registered: str, target: str) -> None:
@@ -167,7 +167,8 @@ def _refuse_another(chosen: str, registered: str, target: str) -> None:
         raise ConfigError(f"{chosen} is registered twice: {registered}, {target}")
 
 
-def _import_target(target: str) -> Any:
+def import_target(target: str) -> Any:
+    """Imports and returns the class named `module:Class`."""
     module, _, name = target.partition(":")
     return getattr(importlib.import_module(module), name)
 

@@ -304,6 +304,11 @@ class Actor:
             self._returns.update(step.reward, step.terminated | step.truncated, step.moved)
 
     @property
+    def unsent(self) -> int:
+        """Transitions made and not sent yet."""
+        return self.proxy.rows
+
+    @property
     def seconds(self) -> list[float]:
         """Seconds spent so far, in the order of `ACTOR_SECTIONS`."""
         seconds = list(self._timer.seconds)
@@ -350,6 +355,7 @@ class ActorFactory:
     trial: Callable[[], None] | None = None  # test to run on another machine first
     run_name: str = "run"
     stall_timeout_s: float = 60.0  # `trainer.stall_timeout_s`, for managers with deadlines
+    num_envs: int = 1  # environments of each actor
 
     def __call__(
         self,

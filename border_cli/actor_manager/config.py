@@ -21,6 +21,8 @@ class SerialConfig(ActorManagerConfig):
 class ThreadConfig(ActorManagerConfig):
     """One thread per actor."""
 
+    lockstep: ClassVar[str] = "border_cli.actor_manager.lockstep_thread:LockstepThreads"
+
     join_timeout_s: float = setting(
         5.0, "seconds to wait for an actor to stop", above=0, high=LONGEST_WAIT_S
     )
@@ -29,6 +31,8 @@ class ThreadConfig(ActorManagerConfig):
 @dataclass(kw_only=True)
 class ProcessConfig(ActorManagerConfig):
     """One supervised process per actor: for CPU-intensive environments."""
+
+    lockstep: ClassVar[str] = "border_cli.actor_manager.lockstep_process:LockstepProcesses"
 
     start_method: StartMethod = setting(
         StartMethod.auto, "how processes start; auto: forkserver if available, else spawn"

@@ -35,7 +35,7 @@ class RateLimiter:
     def __init__(self, burst: int) -> None:
         self._burst = burst
         self.permitted = 0.0  # set by the learner's thread only
-        self._granted = 0
+        self.granted = 0  # samples
         self.waiting = 0
         self._urgent = False
         self._last = False  # whether the limit no longer rises
@@ -44,7 +44,7 @@ class RateLimiter:
 
     def resume(self, samples: int) -> None:
         """Sets the number of samples granted earlier and not lost. Call before other methods."""
-        self._granted = samples
+        self.granted = samples
 
     def permit(self, samples_total: float) -> None:
         """Raises the limit on the total number of samples; a smaller value does not lower it.
@@ -85,7 +85,7 @@ class RateLimiter:
     def give_back(self, samples: int) -> None:
         """Gives back samples that will not be delivered; negative if a grant was exceeded."""
         with self._changed:
-            self._granted -= samples
+            self.granted -= samples
             self._changed.notify_all()
 
     def pause(self, timeout_s: float) -> None:
@@ -116,7 +116,7 @@ class RateLimiter:
         return self._urgent or self._last
 
     def _free(self) -> float:
-        return self.permitted - self._granted
+        return self.permitted - self.granted
 
     def _take(self, want: int) -> int:
         if self.closed:
@@ -128,5 +128,5 @@ class RateLimiter:
         if not self._scarce:  # full bursts for a few actors instead of one sample for each
             share = max(share, self._burst)
         granted = max(0, min(want, share, math.floor(free)))
-        self._granted += granted
+        self.granted += granted
         return granted

@@ -1,23 +1,24 @@
-"""An actor manager that steps all actors in the caller's thread, reproducible to the bit."""
+"""Actor managers with a fixed order of steps, and the one that steps in the caller's thread."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
 from border_cli.actor_manager.actor import ActorFactory, Message
-from border_cli.actor_manager.worker import LocalActorManager, Worker
+from border_cli.actor_manager.record import SavedActor
+from border_cli.actor_manager.worker import AnyWorker, LocalActorManager, SteppingWorker
 from border_cli.core.timing import Clock
 from border_cli.core.types import Experience, Metrics, State
 from border_cli.settings.run import ActorManagerConfig
 
 
-class SerialActorManager(LocalActorManager):
-    """A manager that steps its actors in turn; runs with one seed are bit-identical.
+class ReproducibleActorManager(LocalActorManager[AnyWorker]):
+    """The base class of managers whose actors step in a fixed order, only within `receive`.
 
-    `receive` steps each actor once. With a timeout, it continues until all permitted samples are
-    collected or the time is over, which does not change the result of the run.
+    Runs with one seed are bit-identical.
     """
 
     reproducible = True
@@ -32,7 +33,6 @@ class SerialActorManager(LocalActorManager):
 
     def __enter__(self) -> Self:
         for worker in self._workers:
-            worker.heartbeat.claim()
             worker.heartbeat.waiting_for = "its turn"
         return self
 
@@ -55,44 +55,40 @@ class SerialActorManager(LocalActorManager):
         self._workers[message.actor_id].sent += message.rows
         return 0.0
 
-    def receive(self, timeout_s: float = 0.0) -> list[Experience]:
+    def receive(self, timeout_s: float = 0.0) -> list[Experience]:  # noqa: ARG002
+        """Lets each actor that gets a grant take one step."""
         if not self._step_all():  # no actor has a grant left, so none may hold samples back
             for worker in self._workers:
                 self._run_guarded(worker, worker.flush_saved)
-        elif timeout_s > 0:
-            deadline_s = self._clock.now_s() + timeout_s
-            while self._collected < self._limiter.permitted and self._clock.now_s() < deadline_s:
-                self._step_all()
         return self.undelivered()
+
+    @abstractmethod
+    def _step_all(self) -> bool:
+        """Lets each actor that gets a grant take one step; returns whether there was any."""
+
+    def undelivered(self) -> list[Experience]:
+        messages, self._messages = self._messages, []
+        return messages
 
     @property
     def _collected(self) -> int:
         """Samples collected and not lost in all attempts."""
         return self._saved.samples + sum(worker.collected for worker in self._workers)
 
-    def undelivered(self) -> list[Experience]:
-        messages, self._messages = self._messages, []
-        return messages
+    def _in_turn(self) -> list[AnyWorker]:
+        """Returns all actors; the one after the last that has stepped comes first."""
+        return self._workers[self._first :] + self._workers[: self._first]
 
-    def _step_all(self) -> bool:
-        """Steps each actor that gets a grant; the next call starts after the last of them."""
-        first, stepped = self._first, False
-        for offset in range(len(self._workers)):
-            actor_id = (first + offset) % len(self._workers)
-            if self._step(self._workers[actor_id]):
-                stepped = True
-                self._first = (actor_id + 1) % len(self._workers)
-        return stepped
-
-    def _step(self, worker: Worker) -> bool:
+    def _acquire(self, worker: AnyWorker) -> bool:
+        """Returns whether the actor may take a step, after requesting a grant if it needs one."""
         if worker.collected >= worker.granted:
             worker.granted += self._limiter.try_acquire(1 - worker.budget)
         if worker.collected >= worker.granted:
             return False
-        self._run_guarded(worker, worker.step)
+        self._first = (worker.record.actor_id + 1) % len(self._workers)
         return True
 
-    def _run_guarded(self, worker: Worker, act: Callable[[], object]) -> None:
+    def _run_guarded(self, worker: AnyWorker, act: Callable[[], object]) -> None:
         with worker.heartbeat.working():
             try:
                 act()
@@ -103,9 +99,12 @@ class SerialActorManager(LocalActorManager):
         if self._end is None:
             self._save_end()
             for worker in self._workers:
-                worker.flush()
+                self._flush(worker)
                 worker.close()
         return self.undelivered()
+
+    def _flush(self, worker: AnyWorker) -> None:
+        worker.flush()
 
     def _save_end(self) -> None:
         """Saves the state before the final flush, so that a resumed run continues seamlessly."""
@@ -116,8 +115,37 @@ class SerialActorManager(LocalActorManager):
     def state_dict(self) -> State:
         if self._end is not None:
             return self._end
-        actors = [worker.saved_exactly() for worker in self._workers]
+        actors = [self._save_actor(worker) for worker in self._workers]
         return self._saved.with_actors(actors, first=self._first).state_dict()
+
+    def _save_actor(self, worker: AnyWorker) -> SavedActor:
+        return worker.saved_exactly()
 
     def gauges(self) -> Metrics:
         return {"async/queue_fill": 0.0}
+
+
+class SerialActorManager(ReproducibleActorManager[SteppingWorker]):
+    """A manager that steps its actors in turn, in the caller's thread."""
+
+    worker_type = SteppingWorker
+
+    def __enter__(self) -> Self:
+        for worker in self._workers:
+            worker.heartbeat.claim()
+        return super().__enter__()
+
+    def receive_all(self, timeout_s: float) -> list[Experience]:
+        arrived, deadline_s = self.receive(), self._clock.now_s() + timeout_s
+        while self._collected < self._limiter.permitted and self._clock.now_s() < deadline_s:
+            if not self._step_all():
+                break
+        return arrived + self.undelivered()
+
+    def _step_all(self) -> bool:
+        stepped = False
+        for worker in self._in_turn():
+            if self._acquire(worker):
+                stepped = True
+                self._run_guarded(worker, worker.step)
+        return stepped

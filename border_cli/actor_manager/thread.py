@@ -14,7 +14,7 @@ from border_cli.actor_manager.actor import ActorFactory, Message
 from border_cli.actor_manager.config import ThreadConfig
 from border_cli.actor_manager.rate_limiter import Closed
 from border_cli.actor_manager.restarts import as_failure
-from border_cli.actor_manager.worker import LocalActorManager, Worker
+from border_cli.actor_manager.worker import LocalActorManager, SteppingWorker
 from border_cli.core.interfaces import ActorStats
 from border_cli.core.timing import Clock
 from border_cli.core.types import Experience, Metrics, State
@@ -90,7 +90,7 @@ class Channel:
         return len(self._messages) / self._capacity
 
 
-class ThreadActorManager(LocalActorManager):
+class ThreadActorManager(LocalActorManager[SteppingWorker]):
     """A manager that runs one thread per actor within its `with` block.
 
     When an actor has no restarts left, it closes the rate limiter. The other actors then send their
@@ -99,6 +99,7 @@ class ThreadActorManager(LocalActorManager):
     """
 
     config: ThreadConfig
+    worker_type = SteppingWorker
 
     def __init__(self, config: ThreadConfig, *, make_actor: ActorFactory, clock: Clock) -> None:
         super().__init__(config, make_actor=make_actor, clock=clock)
@@ -134,7 +135,7 @@ class ThreadActorManager(LocalActorManager):
             if self._hung:
                 raise self._hung
 
-    def _run(self, worker: Worker) -> None:
+    def _run(self, worker: SteppingWorker) -> None:
         """Runs the thread of one actor."""
         worker.heartbeat.claim()
         try:
@@ -150,7 +151,7 @@ class ThreadActorManager(LocalActorManager):
             worker.close()
             self._channel.wake()
 
-    def _run_incarnation(self, worker: Worker) -> None:
+    def _run_incarnation(self, worker: SteppingWorker) -> None:
         """Steps the actor until it fails, then pauses; raises `Closed` when the run stops."""
         try:
             while True:
@@ -161,7 +162,7 @@ class ThreadActorManager(LocalActorManager):
         except (Exception, SystemExit):
             self._recover(worker)
 
-    def _step(self, worker: Worker) -> None:
+    def _step(self, worker: SteppingWorker) -> None:
         if self._limiter.closed:
             raise Closed
         if worker.collected >= worker.granted:

@@ -7,44 +7,73 @@ import sys
 import threading
 import traceback
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 from border_cli.actor_manager.actor import BLOCKED, Actor, ActorFactory, Message
 from border_cli.actor_manager.rate_limiter import RateLimiter
 from border_cli.actor_manager.record import ActorRecord, SavedActor, SavedActors, rows_in_proxy
 from border_cli.actor_manager.restarts import Restarts
+from border_cli.actor_manager.shared_weights import SharedWeightSlot
 from border_cli.actor_manager.weights import WeightSlot
 from border_cli.core.interfaces import ActorManager, ActorStats
-from border_cli.core.stop import Heartbeat
+from border_cli.core.stop import Heartbeat, MonitoredPart
 from border_cli.core.timing import ACTOR_SECTIONS, Clock
 from border_cli.core.types import Snapshot, State
-from border_cli.errors import BadStep
+from border_cli.errors import BadStep, Stalled
 from border_cli.settings.run import ActorManagerConfig
 
 log = logging.getLogger(__name__)
 
 _BLOCKED = ACTOR_SECTIONS[BLOCKED]
 
-MakeIncarnation = Callable[[int, int, State | None], Actor]  # (actor id, incarnation, saved state)
+
+class StepFailed(Exception):
+    """An actor in another thread or process has failed; the message is its traceback."""
 
 
-class Worker:
-    """A worker that builds and steps an actor, and replaces it after a failure.
+class ActorRole(Protocol):
+    """What a worker needs of its actor, which may be in another thread or process."""
+
+    @property
+    def env_steps(self) -> int: ...
+    @property
+    def restarted_episodes(self) -> int: ...
+    @property
+    def unsent(self) -> int: ...
+    @property
+    def seconds(self) -> Sequence[float]: ...
+
+    def flush(self) -> None: ...
+    def state_dict(self) -> State: ...
+    def close(self) -> None: ...
+
+
+AnyActor = TypeVar("AnyActor", bound=ActorRole)
+
+
+class Worker(Generic[AnyActor]):
+    """A worker that builds an actor, counts its samples, and replaces it after a failure.
 
     Owned by the thread that calls `step`; other threads may call `stats` and `saved`. All sample
     counts refer to this attempt.
     """
 
     def __init__(
-        self, actor_id: int, make: MakeIncarnation, *, max_restarts: int, clock: Clock
+        self,
+        actor_id: int,
+        make: Callable[[int, int, State | None], AnyActor],
+        *,
+        max_restarts: int,
+        clock: Clock,
     ) -> None:
+        """`make` builds an actor, given its id, its incarnation and its saved state."""
         self.heartbeat = Heartbeat(f"actor {actor_id}")
         self.record = ActorRecord(actor_id, clock)
         self._make = make
         self._restarts = Restarts(actor_id, max_restarts)
-        self._actor: Actor | None = None
+        self._actor: AnyActor | None = None
         self._begun = 0  # number of incarnations started
         self._past = ActorStats(actor_id=actor_id)  # counters of earlier incarnations
         self._state: State | None = None  # saved state for the next incarnation
@@ -66,12 +95,7 @@ class Worker:
         """Granted samples not collected yet; negative if the actor has exceeded its grant."""
         return self.granted - self.collected
 
-    def step(self) -> None:
-        """Steps the actor, building it first if necessary."""
-        self.collected += (self._actor or self._start_incarnation()).step()
-        self.heartbeat.beats += 1
-
-    def _start_incarnation(self) -> Actor:
+    def _start_incarnation(self) -> AnyActor:
         self.record.begin()
         self._begun += 1
         incarnation = self.record.incarnation(self._begun)
@@ -94,14 +118,17 @@ class Worker:
         """Handles the exception that the actor has just raised.
 
         Returns the granted samples that the learner will never receive, and the seconds to pause
-        before the next incarnation. Raises `BadStep` immediately, and `ActorCrashed` with the first
-        traceback if no restarts are left or a restart would not help.
+        before the next incarnation. Raises `BadStep` and `Stalled` immediately, and `ActorCrashed`
+        with the first traceback if no restarts are left or a restart would not help.
         """
-        error, text = sys.exception(), traceback.format_exc()
+        error = sys.exception()
+        text = str(error) if isinstance(error, StepFailed) else traceback.format_exc()
         env_steps = self.stats.env_steps
         unused = self._discard()
         if isinstance(error, BadStep):
             raise error.of_actor(self.record.actor_id, env_steps)
+        if isinstance(error, Stalled):
+            raise error
         return unused, self._restarts.record_failure(
             text, delivered=self.sent, where=f" at env step {env_steps}"
         )
@@ -116,7 +143,7 @@ class Worker:
         """Ends the actor and returns the granted samples that the learner will never receive."""
         actor = self._actor
         with self._counting:
-            lost = rows_in_proxy(self._state) if actor is None else actor.proxy.rows
+            lost = rows_in_proxy(self._state) if actor is None else actor.unsent
             self._past = replace(self._attempt_stats, lost_samples=self._past.lost_samples + lost)
             unused = self.budget + lost
             self._actor = self._state = None
@@ -186,8 +213,22 @@ class Worker:
         )
 
 
-class LocalActorManager(ActorManager):
-    """The base class of managers that run actors in this process, with one worker per actor."""
+class SteppingWorker(Worker[Actor]):
+    """A worker whose actor steps in the calling thread."""
+
+    def step(self) -> None:
+        """Steps the actor, building it first if necessary."""
+        self.collected += (self._actor or self._start_incarnation()).step()
+        self.heartbeat.beats += 1
+
+
+AnyWorker = TypeVar("AnyWorker", bound=Worker[Any])
+
+
+class LocalActorManager(ActorManager, Generic[AnyWorker]):
+    """The base class of managers whose actors this process steps, with one worker per actor."""
+
+    worker_type: type[AnyWorker]
 
     def __init__(
         self, config: ActorManagerConfig, *, make_actor: ActorFactory, clock: Clock
@@ -195,11 +236,11 @@ class LocalActorManager(ActorManager):
         self.config = config
         self._make_actor = make_actor
         self._limiter = RateLimiter(burst=config.n_buffer)
-        self._weights = WeightSlot()
+        self._weights: WeightSlot | SharedWeightSlot = WeightSlot()
         self._clock = clock
         self._saved = SavedActors.fresh(config.num_actors)  # state at the start of this attempt
         self._workers = [
-            Worker(actor_id, self._make, max_restarts=config.max_restarts, clock=clock)
+            self.worker_type(actor_id, self._make, max_restarts=config.max_restarts, clock=clock)
             for actor_id in range(config.num_actors)
         ]
 
@@ -207,7 +248,8 @@ class LocalActorManager(ActorManager):
     def _send(self, message: Message) -> float:
         """Passes a message to the learner; returns the seconds spent waiting for space."""
 
-    def _make(self, actor_id: int, incarnation: int, saved: State | None) -> Actor:
+    def _make(self, actor_id: int, incarnation: int, saved: State | None) -> Any:
+        """Builds an actor."""
         actor = self._make_actor(
             self.config,
             actor_id,
@@ -228,7 +270,7 @@ class LocalActorManager(ActorManager):
             worker.load(saved_actor)
         self._limiter.resume(self._saved.granted)
 
-    def _recover(self, worker: Worker) -> None:
+    def _recover(self, worker: AnyWorker) -> None:
         """Handles an exception that an actor has just raised: returns its unused samples to the
         limiter and pauses. Raises `Closed` as soon as the limiter is closed."""
         unused, delay_s = worker.handle_failure()
@@ -245,5 +287,5 @@ class LocalActorManager(ActorManager):
     def stats(self) -> list[ActorStats]:
         return [worker.stats for worker in self._workers]
 
-    def heartbeats(self) -> list[Heartbeat]:
+    def heartbeats(self) -> Sequence[MonitoredPart]:
         return [worker.heartbeat for worker in self._workers]

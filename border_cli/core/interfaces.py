@@ -473,6 +473,11 @@ class ActorManager(ABC):
         Raises `ActorCrashed` once an actor has used up its restarts.
         """
 
+    def receive_all(self, timeout_s: float) -> list[Experience]:
+        """Like `receive`, but a reproducible manager tries to collect all permitted samples within
+        `timeout_s`, instead of one step of each actor. The samples are the same."""
+        return self.receive(timeout_s)
+
     @abstractmethod
     def stop(self) -> list[Experience]:
         """Stops the actors and returns all messages in flight; idempotent."""

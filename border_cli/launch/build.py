@@ -65,6 +65,7 @@ from border_cli.registry import (
     STEP_PROCESSORS,
     TRAINERS,
     flat_settings,
+    import_target,
 )
 from border_cli.replay_buffer.config import HindsightConfig, RolloutConfig
 from border_cli.run.checkpoint import CheckpointStore
@@ -397,10 +398,12 @@ def build_actors(
         ),
         run_name=config.name,
         stall_timeout_s=config.trainer.stall_timeout_s,
+        num_envs=config.env.num_envs,
     )
-    actors: ActorManager = ACTOR_MANAGERS.build(
-        effective.actors, make_actor=make_actor, clock=clock
-    )
+    settings, manager = effective.actors, ACTOR_MANAGERS.load(effective.actors)
+    if config.trainer.synchronous and settings.lockstep is not None:
+        manager = import_target(settings.lockstep)
+    actors: ActorManager = manager(settings, make_actor=make_actor, clock=clock)
     return actors
 
 

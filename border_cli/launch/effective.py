@@ -38,7 +38,7 @@ class EffectiveSettings:
     """
 
     config: RunConfig  # as the user set them
-    actors: ActorManagerConfig  # serial with n_buffer 1 if trainer is sync or offline
+    actors: ActorManagerConfig  # n_buffer is 1 if trainer is sync or offline; serial if offline
     backend: str  # registered name of `actors`: serial, thread, process, or a user's
 
     @property
@@ -51,7 +51,12 @@ class EffectiveSettings:
         """`env` of the actors; a bit-reproducible run steps its environments one by one."""
         cores_each = available_cores() // max(1, self.num_actors)
         env = self.config.env.with_threads(max(1, cores_each))
-        return env.one_by_one() if self.actors.in_learner_thread else env
+        return env.one_by_one() if self.reproducible else env
+
+    @property
+    def reproducible(self) -> bool:
+        """Whether runs with one seed are equal to the bit on a CPU."""
+        return self.actors.in_learner_thread or self.config.trainer.synchronous
 
     @property
     def slack(self) -> int:
@@ -86,10 +91,11 @@ class EffectiveSettings:
 
     def evaluates_in_background(self, spec: EnvSpec) -> bool:
         """Returns whether evaluations run in a separate process. By default they do if images make
-        them slow and a core may be free. Never true in a bit-reproducible run, because the time at
-        which a result arrives depends on the machine."""
+        them slow and a core may be free, but not in a bit-reproducible run, because the time at
+        which a result arrives depends on the machine. Never true with actors in the learner's
+        thread."""
         requested, agent = self.config.evaluator.background, self.config.agent
-        if self.actors.in_learner_thread or requested is not None:
+        if self.reproducible or requested is not None:
             return bool(requested) and not self.actors.in_learner_thread
         if not isinstance(agent, LearnerConfig) or available_cores() < 2:
             return False
@@ -173,12 +179,16 @@ def effective_settings(config: RunConfig) -> EffectiveSettings:
     where they are requested, or if there is nothing to learn from.
     """
     actors = config.actor_manager
-    if config.trainer.synchronous or config.trainer.offline:
-        actors = _serial(actors)
+    if config.trainer.offline or config.trainer.synchronous:
+        actors = replace(actors, n_buffer=1) if _in_lockstep(config) else _serial(actors)
     _refuse_dataset(config)
     _refuse_elsewhere(config, actors)
     backend = ACTOR_MANAGERS.entry_of(actors).name
     return EffectiveSettings(config=config, actors=actors, backend=backend)
+
+
+def _in_lockstep(config: RunConfig) -> bool:
+    return config.trainer.synchronous and config.actor_manager.lockstep is not None
 
 
 def _refuse_dataset(config: RunConfig) -> None:
@@ -217,8 +227,8 @@ def _refuse_elsewhere(config: RunConfig, actors: ActorManagerConfig) -> None:
         raise ConfigError("evaluator.video_interval needs evaluator.where=local")
     if actors.in_learner_thread:
         raise ConfigError(
-            f"evaluator.where={evaluator.where} needs actors beside the learner: bit-reproducible "
-            "runs (trainer=sync, trainer=offline, actor_manager=serial) always evaluate inline"
+            f"evaluator.where={evaluator.where} needs actors beside the learner: runs with "
+            "trainer=offline or actor_manager=serial always evaluate inline"
         )
 
 

@@ -173,6 +173,9 @@ class ActorManagerConfig(GroupConfig, path="actor_manager"):
     may_change: ClassVar[bool] = True
     in_learner_thread: ClassVar[bool] = False  # whether actors step in the learner's own thread
     follows_cluster: ClassVar[bool] = False  # whether num_actors may be auto
+    # `module:Class` of the manager that steps these actors in lockstep with the learner
+    # (trainer=sync); None if that is impossible.
+    lockstep: ClassVar[str | None] = None
 
     num_actors: Any = setting(
         2,
@@ -646,15 +649,16 @@ class RunConfig(Settings):
             )
 
     def check_actors(self) -> None:
-        """Raises ConfigError if the trainer steps the actors and another manager is chosen.
+        """Raises ConfigError if the actors cannot step in lockstep with the learner.
 
         Called when a job is composed, not when saved settings are loaded to evaluate a run.
         """
-        if self.trainer.synchronous and not self.actor_manager.in_learner_thread:
-            other = "" if self.agent.on_policy else " or trainer=async"
+        manager = self.actor_manager
+        if self.trainer.synchronous and not (manager.in_learner_thread or manager.lockstep):
+            other = "" if self.agent.on_policy else ", or trainer=async"
             raise ConfigError(
-                f"actor_manager={_name_of(self.actor_manager)} does not work with trainer=sync "
-                f"yet: its actors run in the learner's thread. Use actor_manager=serial{other}"
+                f"actor_manager={_name_of(manager)} does not work with trainer=sync, whose actors "
+                f"wait for the learner. Use actor_manager=serial, thread or process{other}"
             )
 
     def _check_one_step(self, replay_buffer: str) -> None:

@@ -47,7 +47,7 @@ class ChildProcess:
         *args: Any,
         nice: int,
     ) -> None:
-        self._name = name
+        self.name = name
         self._stack = StackFile()
         self.traceback: str | None = None  # traceback of a failed child
         self.refusal: BadStep | ClusterRefused | None = None  # error that ended the child
@@ -119,7 +119,7 @@ class ChildProcess:
             self.refusal = message[1]
         elif message[0] == LOG:
             _, name, level, text = message
-            logging.getLogger(name).log(level, "%s: %s", self._name, text)
+            logging.getLogger(name).log(level, "%s: %s", self.name, text)
         else:
             self.inbox.append(message)
 

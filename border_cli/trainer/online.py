@@ -119,10 +119,11 @@ class OnlineTrainer(Trainer):
     def ingest(self, *, wait: bool) -> None:
         """Receives samples; with `wait`, lets actors collect some if none has arrived."""
 
-    def _receive(self, timeout_s: float) -> None:
+    def _receive(self, timeout_s: float, *, everything: bool = False) -> None:
         timing = self.clock.timing
         timing.enter("wait")
-        messages = self._actors.receive(timeout_s)
+        receive = self._actors.receive_all if everything else self._actors.receive
+        messages = receive(timeout_s)
         if messages:
             timing.enter("push")
             self.heartbeat.beat()

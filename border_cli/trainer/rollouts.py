@@ -63,7 +63,7 @@ class RolloutTrainer(OnlineTrainer):
 
     def ingest(self, *, wait: bool) -> None:
         if wait:
-            self._receive(WAIT_S)
+            self._receive(WAIT_S, everything=True)
 
     def _ready(self) -> bool:
         return self._rollout.prepared or super()._ready()
