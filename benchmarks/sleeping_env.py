@@ -15,9 +15,10 @@ Observation = NDArray[np.float32]
 
 
 class Sleeping(gymnasium.Env[Observation, np.int64]):
-    """An environment that sleeps 5 ms per step, with spaces like CartPole's."""
+    """An environment that sleeps in each step, with spaces like CartPole's."""
 
-    def __init__(self) -> None:
+    def __init__(self, step_s: float = STEP_S) -> None:
+        self._step_s = step_s
         self.observation_space = gymnasium.spaces.Box(-1.0, 1.0, (4,), np.float32)
         self.action_space = gymnasium.spaces.Discrete(2)
 
@@ -29,7 +30,7 @@ class Sleeping(gymnasium.Env[Observation, np.int64]):
 
     def step(self, action: np.int64) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         del action
-        time.sleep(STEP_S)
+        time.sleep(self._step_s)
         return self._observation(), 1.0, False, False, {}
 
     def _observation(self) -> Observation:
@@ -41,9 +42,9 @@ gymnasium.register(
 )
 
 
-def measure(steps: int) -> dict[str, float]:
+def measure(steps: int, step_s: float = STEP_S) -> dict[str, float]:
     """Measures how long a sleep of one step actually takes on an idle machine."""
     began_s = time.perf_counter()
     for _ in range(steps):
-        time.sleep(STEP_S)
+        time.sleep(step_s)
     return {"sleep_s": (time.perf_counter() - began_s) / steps}

@@ -19,6 +19,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.utils import LinearSchedule
+from stable_baselines3.common.vec_env import SubprocVecEnv
 
 from benchmarks.bare import (
     BATCH_SIZE,
@@ -34,6 +35,7 @@ from benchmarks.table import Reading, learning
 
 ENV_ID = "CartPole-v1"
 MAX_STEPS = 500
+LOCKSTEP_WARM_UP = 100  # env steps
 
 
 class Rounds(BaseCallback):
@@ -133,6 +135,43 @@ def matched_ppo(seed: int, env_steps: int, shape: dict[str, int]) -> Reading:
     episodes = [episode["r"] for episode in model.ep_info_buffer or ()]
     speed = (model.num_timesteps - first) / (time.perf_counter() - began_s)
     return {"env_steps_per_s": speed, **learning(episodes)}
+
+
+def lockstep(seed: int, algorithm: str, envs: int, step_s: float, seconds: float) -> Reading:
+    """Times environments that sleep, each in a process, with the settings of `lockstep.py`."""
+    torch.set_num_threads(1)
+    vector = make_vec_env(
+        "benchmarks.sleeping_env:Sleeping-v0",
+        n_envs=envs,
+        seed=seed,
+        env_kwargs={"step_s": step_s},
+        vec_env_cls=SubprocVecEnv,
+    )
+    common = {"seed": seed, "device": "cpu", "policy_kwargs": {"net_arch": [64, 64]}}
+    model: BaseAlgorithm
+    if algorithm == "ppo":
+        model = PPO("MlpPolicy", vector, n_steps=32, batch_size=32, n_epochs=4, **common)
+    else:
+        model = DQN(
+            "MlpPolicy",
+            vector,
+            learning_starts=LOCKSTEP_WARM_UP,
+            batch_size=BATCH_SIZE,
+            train_freq=1,
+            gradient_steps=1,
+            **common,
+        )
+    moments: list[tuple[int, float]] = []
+
+    def note(model: BaseAlgorithm) -> bool:
+        if model._n_updates:
+            moments.append((model.num_timesteps, time.perf_counter()))
+        return len(moments) < 2 or moments[-1][1] - moments[0][1] < seconds
+
+    model.learn(10**7, callback=Rounds(note))
+    vector.close()
+    (first, began_s), *_, (last, ended_s) = moments
+    return {"env_steps_per_s": (last - first) / (ended_s - began_s)}
 
 
 def first_update(seed: int, warm_up: int) -> Reading:

@@ -68,7 +68,7 @@ class StepTimer:
         self._since_s = now_s
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # without slots, which would be pickled slowly
 class Message:
     """A message from an actor, with its transitions still in one part per step.
 

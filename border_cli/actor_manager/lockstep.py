@@ -34,7 +34,7 @@ RECHECK_S: Final = 0.5  # seconds between two checks whether an actor has ended 
 NO_STEP: Final = "made no step for trainer.stall_timeout_s"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(kw_only=True)
 class Command:
     """What an actor has to do."""
 
@@ -43,7 +43,7 @@ class Command:
     state: bool = False  # whether to return the state of the actor
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(kw_only=True)
 class Answer:
     """The response of an actor to a request, up to its failure if it failed."""
 

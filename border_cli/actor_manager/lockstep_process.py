@@ -118,13 +118,9 @@ class ProcessActor(DistantActor):
             if self.interrupted and stack is None:
                 stack = process.stack()
                 process.kill()
-            if not process.alive:
-                process.listen()  # the last message may be the answer
-                if not process.inbox:
-                    self._fail(process, stack)
-            else:
-                wait(process.waitables, RECHECK_S)
-                process.listen()
+            process.listen(RECHECK_S)
+            if not (process.inbox or (process.listening and process.alive)):
+                self._fail(process, stack)
         answer: Answer = process.inbox.popleft()[1]
         answer.unpack()
         self._received += sum(message.rows for sent in answer.messages for message in sent)

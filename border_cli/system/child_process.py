@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import select
 import signal
 import time
 from collections import deque
@@ -71,7 +72,9 @@ class ChildProcess:
             raise
         finally:
             child_end.close()
-        self._listening = True
+        self.listening = True  # False once the child has closed its end
+        self._arrived = select.poll()  # faster than `Connection.poll`
+        self._arrived.register(self.connection.fileno(), select.POLLIN)
         self._ready = False
         self._started_s = time.monotonic()
 
@@ -83,7 +86,7 @@ class ChildProcess:
     def waitables(self) -> list[int | Connection]:
         """Descriptors that become readable with the next message and, last, with the child's
         end."""
-        messages: list[int | Connection] = [self.connection] if self._listening else []
+        messages: list[int | Connection] = [self.connection] if self.listening else []
         return [*messages, self._process.sentinel]
 
     @property
@@ -100,15 +103,17 @@ class ChildProcess:
         with suppress(OSError):
             self.connection.send(words)
 
-    def listen(self) -> None:
-        """Receives all messages sent so far."""
+    def listen(self, timeout_s: float = 0.0) -> None:
+        """Receives all messages sent so far; waits up to `timeout_s` for the first one. Returns
+        early if the child ends."""
         try:
             for _ in range(MOST_AT_ONCE):
-                if not self._listening or not self.connection.poll():
+                if not self.listening or not self._arrived.poll(1000 * timeout_s):
                     return
                 self._handle(self.connection.recv())
+                timeout_s = 0.0
         except (EOFError, OSError):
-            self._listening = False
+            self.listening = False
 
     def _handle(self, message: tuple[Any, ...]) -> None:
         if message[0] == FAILED:
