@@ -48,23 +48,32 @@ class EffectiveSettings:
 
     @cached_property
     def env(self) -> EnvConfig:
-        """`env` of the actors; a bit-reproducible run steps its environments one by one."""
+        """`env` of the actors, which step one by one unless actors and learner run freely."""
         cores_each = available_cores() // max(1, self.num_actors)
         env = self.config.env.with_threads(max(1, cores_each))
-        return env.one_by_one() if self.reproducible else env
+        return env.one_by_one() if self.reproducible or self.in_lockstep else env
 
     @property
     def reproducible(self) -> bool:
         """Whether runs with one seed are equal to the bit on a CPU."""
-        return self.actors.in_learner_thread or self.config.trainer.synchronous
+        actors = self.actors
+        return actors.in_learner_thread or (self.in_lockstep and actors.lockstep_repeats)
+
+    @property
+    def in_lockstep(self) -> bool:
+        """Whether actors beside the learner step only while it waits for them."""
+        return _in_lockstep(self.config)
 
     @property
     def slack(self) -> int:
         """How many samples actors may be ahead of the replay ratio: two full messages per actor.
 
         One message per actor would avoid a deadlock. But with 32 actors in lockstep, partly filled
-        messages use up the slack, and learner and actors would then alternate.
+        messages use up the slack, and learner and actors would then alternate. In lockstep that is
+        intended, with one sample of each environment per round.
         """
+        if self.in_lockstep and not self.reproducible:
+            return self.num_envs
         actors = self.config.actor_manager
         return 2 * max(2, actors.most_actors) * actors.n_buffer
 

@@ -164,8 +164,9 @@ def actors_line(effective: EffectiveSettings) -> str:
     text = f"{prefix}{most_actors} x {effective.env.num_envs} env, {effective.backend}"
     if effective.actors.in_learner_thread:
         return f"{text}, in turn in the learner's thread; bit-reproducible on a CPU"
-    if effective.reproducible:
-        return f"{text}, in lockstep with the learner; bit-reproducible on a CPU"
+    if effective.in_lockstep:
+        repeats = "bit-reproducible on a CPU" if effective.reproducible else "not bit-reproducible"
+        return f"{text}, in lockstep with the learner; {repeats}"
     return f"{text}, n_buffer {effective.actors.n_buffer}; not bit-reproducible"
 
 

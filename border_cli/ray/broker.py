@@ -70,6 +70,7 @@ class BrokerRecipe:
     log_level: int
     channel: BrokerChannel
     weights: SharedWeightSlot
+    num_envs: int = 1  # number of environments of an actor
 
     def lease_settings(self) -> LeaseSettings:
         config, num_actors = self.config, self.config.most_actors
@@ -81,6 +82,7 @@ class BrokerRecipe:
             max_in_flight=config.max_in_flight,
             max_restarts=config.max_restarts,
             stall_timeout_s=self.stall_timeout_s,
+            num_envs=self.num_envs,
         )
 
 

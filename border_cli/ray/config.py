@@ -15,6 +15,8 @@ class RayConfig(ActorManagerConfig):
     """One Ray actor per actor, on this machine or on a cluster."""
 
     follows_cluster: ClassVar[bool] = True
+    lockstep: ClassVar[str] = "border_cli.ray.manager:RayActorManager"
+    lockstep_repeats: ClassVar[bool] = False  # the order of messages depends on the cluster
 
     max_actors: int = setting(
         64,

@@ -104,6 +104,7 @@ class LeaseSettings:
     max_in_flight: int
     max_restarts: int
     stall_timeout_s: float
+    num_envs: int = 1  # number of environments, and thus of samples per step, of an actor
 
     @property
     def call_s(self) -> float:
@@ -345,7 +346,9 @@ class Leases:
         slots = self.acting * self._settings.max_in_flight
         share = max(self._settings.paced_samples, math.floor(free / slots))
         size = min(size, share, math.floor(free))
-        return min(size, math.ceil(free / remaining)) if scarce else size
+        size = min(size, math.ceil(free / remaining)) if scarce else size
+        whole = size - size % self._settings.num_envs
+        return whole or min(self._settings.num_envs, math.floor(free))
 
     def _call(self, actor: LeasedActor, samples: int, now_s: float) -> None:
         self._numbers += 1

@@ -159,6 +159,7 @@ class RayActorManager(ActorManager):
             needs=self._needs(),
             incarnations=[actor.next_incarnation for actor in self._saved.actors],
             samples=self._saved.samples,
+            num_envs=make_actor.num_envs,
             log_level=logging.getLogger().getEffectiveLevel(),
             channel=self._channel,
             weights=self._weights,

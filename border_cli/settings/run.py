@@ -174,8 +174,9 @@ class ActorManagerConfig(GroupConfig, path="actor_manager"):
     in_learner_thread: ClassVar[bool] = False  # whether actors step in the learner's own thread
     follows_cluster: ClassVar[bool] = False  # whether num_actors may be auto
     # `module:Class` of the manager that steps these actors in lockstep with the learner
-    # (trainer=sync); None if that is impossible.
+    # (trainer=sync), None if that is impossible; and whether such runs repeat to the bit.
     lockstep: ClassVar[str | None] = None
+    lockstep_repeats: ClassVar[bool] = True
 
     num_actors: Any = setting(
         2,
@@ -658,7 +659,7 @@ class RunConfig(Settings):
             other = "" if self.agent.on_policy else ", or trainer=async"
             raise ConfigError(
                 f"actor_manager={_name_of(manager)} does not work with trainer=sync, whose actors "
-                f"wait for the learner. Use actor_manager=serial, thread or process{other}"
+                f"wait for the learner. Use actor_manager=serial, thread, process or ray{other}"
             )
 
     def _check_one_step(self, replay_buffer: str) -> None:

@@ -232,15 +232,40 @@ class AsyncTrainer(ReplayTrainer):
 
 class SyncTrainer(ReplayTrainer):
     """A trainer that alternates: it steps every actor once with the newest weights, then performs
-    the updates that the replay ratio allows (one if the ratio is null)."""
+    the updates that the replay ratio allows (one if the ratio is null).
+
+    Actors that are not reproducible get a number of samples per round: as many as an update needs,
+    at least one per environment (`slack`). Updates start when all of them have arrived.
+    """
 
     _round_is_new = False
+    _round_end = 0.0  # total samples at the end of the round of actors that are not reproducible
 
     def ingest(self, *, wait: bool) -> None:
-        if wait:
+        if not wait:
+            return
+        if self._actors.reproducible:
             self.publish()
             self._receive(0.0)
-            self._round_is_new = True
+        else:
+            if self.counters.samples_total >= self._round_end:
+                self.publish()
+                self._round_end = self._find_round_end()
+            self._needed = max(self._needed, self._round_end)
+            self._actors.permit(self._round_end)
+            self._receive(WAIT_S)
+        self._round_is_new = True
+
+    def _find_round_end(self) -> float:
+        end = max(self._needed, self.counters.samples_total + self.pace.slack)
+        limit = self.pace.max_env_steps
+        return end if limit is None else min(end, limit)
+
+    def _permit(self) -> None:
+        if self._actors.reproducible:
+            super()._permit()
+        else:
+            self._needed = self.pace.needed(self.counters.opt_steps)
 
     def _ready(self) -> bool:
         if not super()._ready():

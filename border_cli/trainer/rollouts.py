@@ -63,6 +63,7 @@ class RolloutTrainer(OnlineTrainer):
 
     def ingest(self, *, wait: bool) -> None:
         if wait:
+            self._permit()
             self._receive(WAIT_S, everything=True)
 
     def _ready(self) -> bool:
@@ -83,7 +84,7 @@ class RolloutTrainer(OnlineTrainer):
             self._on_policy.finish(self._rollout.rollout())
             self._rollout.drop()
             self.pace.begun_at = self.counters.samples_total
-            self._permit()
+            self._needed = self.pace.needed(self.counters.opt_steps)
             self.publish()
         return update
 

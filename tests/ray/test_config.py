@@ -43,10 +43,3 @@ def test_auto_counts_as_the_most_actors_that_there_may_be() -> None:
     effective = effective_settings(compose("agent=dqn", "env=cartpole", *settings))
     assert effective.num_actors == 9
     assert effective.slack == 2 * 9 * 20
-
-
-@pytest.mark.parametrize("manager", ["ray", "process", "thread"])
-def test_a_synchronous_run_refuses_actors_beside_its_learner(manager: str) -> None:
-    message = f"actor_manager={manager} does not work with trainer=sync yet: .*actor_manager=serial"
-    with pytest.raises(ConfigError, match=message):
-        compose("agent=dqn", "env=cartpole", "trainer=sync", f"actor_manager={manager}")
