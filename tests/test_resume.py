@@ -11,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import masked  # noqa: F401 - registers environments
 import numpy as np
 import pytest
 import reaching  # noqa: F401 - registers environments with goals
@@ -411,6 +412,15 @@ class StopsAtCheck(StopFlag):
         super().check()
 
 
+def cut_ten_times(config: RunConfig, folder: Path, checks: int) -> None:
+    """Runs to the end with ten interruptions, at random checks of the stop flag."""
+    moments = sorted(random.Random(58).sample(range(2, checks), 10))
+    for previous, moment in pairwise([0, *moments]):
+        with pytest.raises(Interrupted):
+            trained(config, folder, resume=previous > 0, stop=StopsAtCheck(moment - previous))
+    trained(config, folder, resume=True)
+
+
 @pytest.mark.parametrize(
     ("kind", "changes"), sampled([("rollouts", ROLLOUTS), ("rollouts", BOX), ("sync", {})], every=3)
 )
@@ -423,18 +433,73 @@ def test_ten_interruptions_at_random_moments_change_nothing(
     monkeypatch.setattr(rollouts, "WAIT_S", 0.0)  # checks after each step of the actors
     whole = StopsAtCheck()
     trained(config, tmp_path / "whole", stop=whole)
-    moments = sorted(random.Random(58).sample(range(2, whole.checks), 10))
-    for previous, moment in pairwise([0, *moments]):
-        with pytest.raises(Interrupted):
-            trained(
-                config,
-                tmp_path / "cut",
-                resume=previous > 0,
-                stop=StopsAtCheck(moment - previous),
-            )
-    trained(config, tmp_path / "cut", resume=True)
+    cut_ten_times(config, tmp_path / "cut", whole.checks)
     assert_equal(config, tmp_path / "whole", tmp_path / "cut")
     assert_equal(config, tmp_path / "whole", tmp_path / "rollouts at once")
+
+
+PENDULUM = GymConfig(id="Pendulum-v1", max_episode_steps=60)
+IN_LOCKSTEP: dict[str, tuple[str, dict[str, Any]]] = {
+    "dqn": ("sync", {}),
+    "ppo": ("rollouts", ROLLOUTS),
+    "sac": ("sync", {"agent": SacConfig(hidden=[8], batch_size=16), "env": PENDULUM}),
+    "rainbow": ("sync", {"agent": RAINBOW, "replay_buffer": PrioritizedConfig(capacity=300)}),
+    "hindsight": (
+        "sync",
+        {
+            "agent": SacConfig(hidden=[8], batch_size=16),
+            "env": GymConfig(id="border/Stop-v0"),
+            "replay_buffer": HindsightConfig(capacity=250),
+            "step_processor": NStepConfig(),
+        },
+    ),
+    "ppo, a Box, normalised": ("rollouts", BOX),
+    "ppo, masked": (
+        "rollouts",
+        ROLLOUTS | {"env": GymConfig(id="masked/Strict-v0", action_mask=True)},
+    ),
+    "global generators": ("sync", {"env": GymConfig(id=GUESS, own_generators=True)}),
+}
+PARALLEL = {"thread": ThreadConfig, "process": ProcessConfig}
+
+
+def in_lockstep(variant: str, actors: int, envs: int) -> dict[str, RunConfig]:
+    """Returns the settings of one run with serial actors, threads and processes."""
+    kind, changes = IN_LOCKSTEP[variant]
+    serial = config_of(kind, **changes)
+    env = replace(serial.env, num_envs=envs, vectorization=Vectorization.sync)
+    managers = {"serial": SerialConfig, **PARALLEL}
+    return {
+        name: replace(
+            serial, env=env, imports=["masked", "global_draws"],
+            actor_manager=manager(num_actors=actors, n_buffer=7),
+        )
+        for name, manager in managers.items()
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("variant", chosen(IN_LOCKSTEP.keys(), {"dqn", "ppo", "ppo, masked"}))
+@pytest.mark.parametrize(("actors", "envs"), sampled([(2, 4), (4, 2)], every=2))
+def test_actors_in_lockstep_repeat_serial_actors(
+    variant: str, actors: int, envs: int, tmp_path: Path
+) -> None:
+    runs = in_lockstep(variant, actors, envs)
+    for name, config in runs.items():
+        trained(config, tmp_path / name)
+    for name in PARALLEL:
+        assert_equal(runs["serial"], tmp_path / "serial", tmp_path / name)
+
+
+@pytest.mark.parametrize("manager", PARALLEL)
+@pytest.mark.parametrize("variant", chosen(IN_LOCKSTEP.keys(), {"dqn", "ppo"}))
+def test_ten_interruptions_in_lockstep_change_nothing(
+    variant: str, manager: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rollouts, "WAIT_S", 0.0)  # checks after each step of the actors
+    runs, whole = in_lockstep(variant, 2, 2), StopsAtCheck()
+    trained(runs["serial"], tmp_path / "whole", stop=whole)
+    cut_ten_times(runs[manager], tmp_path / "cut", whole.checks)
+    assert_equal(runs["serial"], tmp_path / "whole", tmp_path / "cut")
 
 
 def test_actors_act_with_the_weights_that_they_begin_with(tmp_path: Path) -> None:

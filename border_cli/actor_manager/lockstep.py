@@ -23,6 +23,7 @@ from border_cli.actor_manager.record import SavedActor
 from border_cli.actor_manager.serial import ReproducibleActorManager
 from border_cli.actor_manager.worker import StepFailed, Worker
 from border_cli.core.rows import concatenate, slice_rows
+from border_cli.core.stop import MonitoredPart
 from border_cli.core.timing import Clock
 from border_cli.core.types import Experience, State, Transitions
 from border_cli.errors import BadStep, Stalled
@@ -89,7 +90,7 @@ class ActorServer:
     """Answers the requests of the learner with one actor; owned by the actor's thread or process.
 
     The first request builds the actor. `beat` is called with the actor and the number of samples of
-    each step. Steps are made within `step_lock`.
+    each step. The actor is built and stepped within `lock`.
     """
 
     def __init__(
@@ -97,10 +98,10 @@ class ActorServer:
         make: Callable[[Send], Actor],
         *,
         beat: Callable[[Actor, int], None],
-        step_lock: AbstractContextManager[object] | None = None,
+        lock: AbstractContextManager[object] | None = None,
     ) -> None:
         self._make, self._beat = make, beat
-        self._step_lock = nullcontext() if step_lock is None else step_lock
+        self._lock = nullcontext() if lock is None else lock
         self._actor: Actor | None = None
         self._sent: list[Message] = []
 
@@ -113,7 +114,8 @@ class ActorServer:
         answer = Answer()
         try:
             if self._actor is None:
-                self._actor = self._make(self._send)
+                with self._lock:
+                    self._actor = self._make(self._send)
                 self._actor.bind_thread()
             self._execute(self._actor, request, answer)
         except BadStep as error:
@@ -125,7 +127,7 @@ class ActorServer:
     def _execute(self, actor: Actor, request: Command, answer: Answer) -> None:
         try:
             for _ in range(request.steps):
-                with self._step_lock:
+                with self._lock:
                     samples = actor.step()
                 answer.samples.append(samples)
                 answer.messages.append(self._take())
@@ -280,6 +282,9 @@ class LockstepActorManager(ReproducibleActorManager[LockstepWorker]):
         for worker in self._workers:
             worker.heartbeat.waiting_for = "its turn"
         return self
+
+    def heartbeats(self) -> Sequence[MonitoredPart]:
+        return self._workers
 
     def receive_all(self, timeout_s: float) -> list[Experience]:
         began_s, steps = self._clock.now_s(), self._choose_steps(timeout_s)

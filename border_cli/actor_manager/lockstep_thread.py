@@ -38,12 +38,12 @@ class ThreadedActor(DistantActor):
         make: partial[Actor],
         *,
         send: Send,
-        step_lock: AbstractContextManager[object],
+        lock: AbstractContextManager[object],
         join_timeout_s: float,
     ) -> None:
         super().__init__(send)
         self._beats = 0  # written by its thread
-        self._make, self._step_lock = make, step_lock
+        self._make, self._lock = make, lock
         self._join_timeout_s = join_timeout_s
         self._requests: SimpleQueue[Command | None] = SimpleQueue()
         self._answers: SimpleQueue[Answer] = SimpleQueue()
@@ -54,7 +54,7 @@ class ThreadedActor(DistantActor):
     def _run(self) -> None:
         make = partial(self._make, beat=self._beat)
         server = ActorServer(
-            lambda send: make(send=send), beat=lambda *_: self._beat(), step_lock=self._step_lock
+            lambda send: make(send=send), beat=lambda *_: self._beat(), lock=self._lock
         )
         with flushing_denormals():
             while (request := self._requests.get()) is not None:
@@ -101,7 +101,7 @@ class LockstepThreads(LockstepActorManager):
         super().__init__(config, make_actor=make_actor, clock=clock)
         # The global generators belong to the whole process.
         exclusive = make_actor.env_factory.spec.own_generators
-        self._step_lock = threading.Lock() if exclusive else nullcontext()
+        self._lock = threading.Lock() if exclusive else nullcontext()
 
     def __enter__(self) -> Self:
         self._interval_before_s = sys.getswitchinterval()
@@ -130,6 +130,6 @@ class LockstepThreads(LockstepActorManager):
             f"actor {actor_id}",
             make,
             send=self._send,
-            step_lock=self._step_lock,
+            lock=self._lock,
             join_timeout_s=self.config.join_timeout_s,
         )

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from border_cli.actor_manager.actor import ActorFactory, copy_experience
 from border_cli.actor_manager.config import ProcessConfig, SerialConfig, ThreadConfig
+from border_cli.actor_manager.lockstep_process import LockstepProcesses
+from border_cli.actor_manager.lockstep_thread import LockstepThreads
 from border_cli.actor_manager.process import ProcessActorManager
 from border_cli.actor_manager.serial import SerialActorManager
 from border_cli.actor_manager.thread import ThreadActorManager
@@ -40,6 +42,9 @@ from tests.support.fakes import (
     OneStep,
 )
 from tests.support.scripted_envs import CalmEnvFactory, Life, ScriptedEnvFactory
+
+LOCKSTEP_THREAD, LOCKSTEP_PROCESS = "lockstep_thread", "lockstep_process"
+LOCKSTEP = LOCKSTEP_THREAD, LOCKSTEP_PROCESS
 
 
 def snapshot(opt_steps: int = 0, *, warm_up: bool = False) -> Snapshot:
@@ -103,7 +108,7 @@ class Built:
         self.envs = CountingEnvFactory(make_env or (lambda _: CountingEnv(num_envs=num_envs)))
         self.policies = FakePolicyFactory()
         factory: EnvFactory = self.envs
-        if backend in ("process", "ray"):
+        if backend in ("process", "ray", LOCKSTEP_PROCESS):
             assert make_env is None
             factory = CalmEnvFactory(num_envs=num_envs)
         if folder is not None:
@@ -118,6 +123,7 @@ class Built:
             weight_forms=forms or {},
             returns_gamma=returns_gamma,
             extras=extras,
+            num_envs=num_envs,
         )
         self.manager = _manager(backend, make_actor, clock or MonotonicClock(), settings)
         if state is not None:
@@ -138,6 +144,11 @@ def _manager(
             **{"nice": 0} | settings
         )  # a higher value would slow the tests on a busy machine
         return ProcessActorManager(process, make_actor=make_actor, clock=clock)
+    if backend == LOCKSTEP_PROCESS:
+        process = ProcessConfig(**{"nice": 0} | settings)
+        return LockstepProcesses(process, make_actor=make_actor, clock=clock)
+    if backend == LOCKSTEP_THREAD:
+        return LockstepThreads(ThreadConfig(**settings), make_actor=make_actor, clock=clock)
     if backend == "ray":
         return RayActorManager(RayConfig(**settings), make_actor=make_actor, clock=clock)
     return ThreadActorManager(ThreadConfig(**settings), make_actor=make_actor, clock=clock)

@@ -21,6 +21,7 @@ from border_cli.core.interfaces import Env, EnvFactory, Policy, StepProcessor
 from border_cli.core.rows import columns_of
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Array, Beat, State, Step, Transitions
+from border_cli.errors import BadStep
 from border_cli.settings.run import ActorExploration
 from border_cli.system.machine import BLAS_VARIABLES
 from tests.support.fakes import SPEC, CountingEnv, FakePolicy, OneStep
@@ -32,6 +33,10 @@ BUILDING = 0  # the step number that stands for the constructor
 
 def fail(step: int) -> None:
     raise RuntimeError(f"the simulator broke at step {step}")
+
+
+def misbehave(_: int) -> None:
+    raise BadStep("it is wrong")
 
 
 def die(_: int) -> None:
