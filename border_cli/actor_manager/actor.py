@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -190,6 +190,18 @@ class ReplayBufferProxy:
             self.returns.load_state_dict(state["returns"])
 
 
+class ActorCounts(NamedTuple):
+    """Counters of one incarnation."""
+
+    env_steps: int = 0
+    restarted_episodes: int = 0
+    unsent: int = 0  # transitions made and not sent yet
+    seconds: Sequence[float] = ()  # in the order of `ACTOR_SECTIONS`
+
+
+NO_COUNTS: Final = ActorCounts()
+
+
 class Actor:
     """A policy that acts in its environments, one step at a time.
 
@@ -304,9 +316,11 @@ class Actor:
             self._returns.update(step.reward, step.terminated | step.truncated, step.moved)
 
     @property
-    def unsent(self) -> int:
-        """Transitions made and not sent yet."""
-        return self.proxy.rows
+    def counts(self) -> ActorCounts:
+        """The counters so far."""
+        return ActorCounts(
+            self.env_steps, self.restarted_episodes, self.proxy.rows, tuple(self.seconds)
+        )
 
     @property
     def seconds(self) -> list[float]:

@@ -8,7 +8,6 @@ from types import TracebackType
 from typing import Any, Self
 
 from border_cli.actor_manager.actor import ActorFactory, Message
-from border_cli.actor_manager.record import SavedActor
 from border_cli.actor_manager.worker import AnyWorker, LocalActorManager, SteppingWorker
 from border_cli.core.timing import Clock
 from border_cli.core.types import Experience, Metrics, State
@@ -99,12 +98,9 @@ class ReproducibleActorManager(LocalActorManager[AnyWorker]):
         if self._end is None:
             self._save_end()
             for worker in self._workers:
-                self._flush(worker)
+                worker.flush()
                 worker.close()
         return self.undelivered()
-
-    def _flush(self, worker: AnyWorker) -> None:
-        worker.flush()
 
     def _save_end(self) -> None:
         """Saves the state before the final flush, so that a resumed run continues seamlessly."""
@@ -115,11 +111,8 @@ class ReproducibleActorManager(LocalActorManager[AnyWorker]):
     def state_dict(self) -> State:
         if self._end is not None:
             return self._end
-        actors = [self._save_actor(worker) for worker in self._workers]
+        actors = [worker.saved_exactly() for worker in self._workers]
         return self._saved.with_actors(actors, first=self._first).state_dict()
-
-    def _save_actor(self, worker: AnyWorker) -> SavedActor:
-        return worker.saved_exactly()
 
     def gauges(self) -> Metrics:
         return {"async/queue_fill": 0.0}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-import traceback
 from collections import deque
 from types import TracebackType
 from typing import Self
@@ -16,6 +15,7 @@ from border_cli.actor_manager.rate_limiter import Closed
 from border_cli.actor_manager.restarts import as_failure
 from border_cli.actor_manager.worker import LocalActorManager, SteppingWorker
 from border_cli.core.interfaces import ActorStats
+from border_cli.core.stop import stack_of
 from border_cli.core.timing import Clock
 from border_cli.core.types import Experience, Metrics, State
 from border_cli.errors import ActorHung, RunFailed
@@ -218,12 +218,9 @@ class ThreadActorManager(LocalActorManager[SteppingWorker]):
         """Logs the stack of every thread that is still alive after the deadline, only once."""
         if self._hung:
             return
-        frames = sys._current_frames()
         for actor_id, thread in enumerate(self._threads):
-            if thread.is_alive() and thread.ident is not None:
-                frame = frames.get(thread.ident)
-                stack = "".join(traceback.format_stack(frame)) if frame else "(it has just ended)"
-                hung = ActorHung(actor_id, self.config.join_timeout_s, stack)
+            if thread.is_alive():
+                hung = ActorHung(actor_id, self.config.join_timeout_s, stack_of(thread))
                 log.error("%s", hung)
                 self._hung = self._hung or hung
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Generic, Protocol, TypeVar
 
-from border_cli.actor_manager.actor import BLOCKED, Actor, ActorFactory, Message
+from border_cli.actor_manager.actor import BLOCKED, Actor, ActorCounts, ActorFactory, Message
 from border_cli.actor_manager.rate_limiter import RateLimiter
 from border_cli.actor_manager.record import ActorRecord, SavedActor, SavedActors, rows_in_proxy
 from border_cli.actor_manager.restarts import Restarts
@@ -37,13 +37,7 @@ class ActorRole(Protocol):
     """What a worker needs of its actor, which may be in another thread or process."""
 
     @property
-    def env_steps(self) -> int: ...
-    @property
-    def restarted_episodes(self) -> int: ...
-    @property
-    def unsent(self) -> int: ...
-    @property
-    def seconds(self) -> Sequence[float]: ...
+    def counts(self) -> ActorCounts: ...
 
     def flush(self) -> None: ...
     def state_dict(self) -> State: ...
@@ -60,6 +54,8 @@ class Worker(Generic[AnyActor]):
     counts refer to this attempt.
     """
 
+    heartbeat_type: type[Heartbeat] = Heartbeat
+
     def __init__(
         self,
         actor_id: int,
@@ -69,7 +65,7 @@ class Worker(Generic[AnyActor]):
         clock: Clock,
     ) -> None:
         """`make` builds an actor, given its id, its incarnation and its saved state."""
-        self.heartbeat = Heartbeat(f"actor {actor_id}")
+        self.heartbeat = self.heartbeat_type(f"actor {actor_id}")
         self.record = ActorRecord(actor_id, clock)
         self._make = make
         self._restarts = Restarts(actor_id, max_restarts)
@@ -143,7 +139,7 @@ class Worker(Generic[AnyActor]):
         """Ends the actor and returns the granted samples that the learner will never receive."""
         actor = self._actor
         with self._counting:
-            lost = rows_in_proxy(self._state) if actor is None else actor.unsent
+            lost = rows_in_proxy(self._state) if actor is None else actor.counts.unsent
             self._past = replace(self._attempt_stats, lost_samples=self._past.lost_samples + lost)
             unused = self.budget + lost
             self._actor = self._state = None
@@ -161,12 +157,13 @@ class Worker(Generic[AnyActor]):
         actor = self._actor
         if actor is None:
             return self._past
+        counts = actor.counts
         return self._past.plus(
             ActorStats(
                 actor_id=self.record.actor_id,
-                env_steps=actor.env_steps,
-                restarted_episodes=actor.restarted_episodes,
-                seconds=dict(zip(ACTOR_SECTIONS, actor.seconds, strict=True)),
+                env_steps=counts.env_steps,
+                restarted_episodes=counts.restarted_episodes,
+                seconds=dict(zip(ACTOR_SECTIONS, counts.seconds, strict=False)),
             )
         )
 

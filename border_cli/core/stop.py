@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
@@ -50,6 +52,12 @@ class SaveFlag:
     def clear(self) -> None:
         """Resets the request, once the checkpoint is being written."""
         self.requested = False
+
+
+def stack_of(thread: threading.Thread) -> str:
+    """Returns the stack of a thread of this process."""
+    frame = sys._current_frames().get(thread.ident or 0)
+    return "".join(traceback.format_stack(frame)) if frame else "(it has just ended)"
 
 
 class MonitoredPart(Protocol):

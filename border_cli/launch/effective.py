@@ -62,7 +62,7 @@ class EffectiveSettings:
     @property
     def in_lockstep(self) -> bool:
         """Whether actors beside the learner step only while it waits for them."""
-        return _in_lockstep(self.config)
+        return self.config.trainer.synchronous and not self.actors.in_learner_thread
 
     @property
     def slack(self) -> int:
@@ -188,16 +188,14 @@ def effective_settings(config: RunConfig) -> EffectiveSettings:
     where they are requested, or if there is nothing to learn from.
     """
     actors = config.actor_manager
-    if config.trainer.offline or config.trainer.synchronous:
-        actors = replace(actors, n_buffer=1) if _in_lockstep(config) else _serial(actors)
+    if config.trainer.synchronous and actors.lockstep is not None:
+        actors = replace(actors, n_buffer=1)
+    elif config.trainer.synchronous or config.trainer.offline:
+        actors = _serial(actors)
     _refuse_dataset(config)
     _refuse_elsewhere(config, actors)
     backend = ACTOR_MANAGERS.entry_of(actors).name
     return EffectiveSettings(config=config, actors=actors, backend=backend)
-
-
-def _in_lockstep(config: RunConfig) -> bool:
-    return config.trainer.synchronous and config.actor_manager.lockstep is not None
 
 
 def _refuse_dataset(config: RunConfig) -> None:
