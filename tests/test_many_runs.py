@@ -49,11 +49,12 @@ def test_twenty_runs_leave_threads_files_and_segments_as_they_were() -> None:
 class Killer(Callback):
     """A thread that kills child processes one by one at random moments.
 
-    As a callback it ends the run after KILLS kills and UPDATES updates, on fast machines too.
+    As a callback it ends the run after `most` kills and `updates` updates, on fast machines too.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, most: int, updates: int = 0) -> None:
         self.killed = 0
+        self._most, self._updates = most, updates
         self._rng = np.random.default_rng(seed)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="killer")
@@ -67,11 +68,11 @@ class Killer(Callback):
         self._thread.join()
 
     def on_update(self, moment: RecordStep, _metrics: object) -> None:
-        if self.killed == KILLS and moment.opt_steps >= UPDATES:
+        if self.killed == self._most and moment.opt_steps >= self._updates:
             self.stop("enough kills")
 
     def _run(self) -> None:
-        while self.killed < KILLS and not self._ended.wait(self._rng.uniform(0, 0.2)):
+        while self.killed < self._most and not self._ended.wait(self._rng.uniform(0, 0.2)):
             alive = sorted(pid for pid in leftovers.processes() if leftovers.is_alive(pid))
             if not alive:
                 continue
@@ -89,7 +90,7 @@ def test_two_hundred_kills_of_actors_lose_no_count_no_memory_and_not_the_task() 
         *("actor_manager.num_actors=4", "actor_manager.max_restarts=1000"),
         *("trainer.stop_at_score=null", "trainer.max_opt_steps=1_000_000", "run_dir=chaos"),
     )
-    with Killer(0) as killer:
+    with Killer(0, KILLS, UPDATES) as killer:
         result = train(config, callbacks=[killer])
     assert killer.killed == KILLS
     trainer, actors = result.trainer_stats, result.actor_stats
@@ -104,4 +105,31 @@ def test_two_hundred_kills_of_actors_lose_no_count_no_memory_and_not_the_task() 
     assert -2 <= in_windows <= 2 * (restarts + len(actors)) + 2
     assert result.best_score >= 475
     gc.collect()
+    assert (leftovers.segments(), set(Path("/dev/shm").iterdir())) == segments
+
+
+@pytest.mark.long
+@pytest.mark.stress
+@pytest.mark.parametrize("agent", ["dqn", "ppo"])
+def test_fifty_kills_of_actors_in_lockstep_lose_nothing(agent: str) -> None:
+    segments = leftovers.segments(), set(Path("/dev/shm").iterdir())
+    config = compose(
+        *(f"agent={agent}", "env=cartpole", "trainer=sync", "actor_manager=process"),
+        *("actor_manager.num_actors=4", "actor_manager.max_restarts=1000", "recorder=[jsonl]"),
+        *("trainer.stop_at_score=null", "trainer.max_opt_steps=1_000_000", "run_dir=chaos"),
+        *(("env.num_envs=2",) if agent == "ppo" else ()),
+    )
+    with Killer(0, 50) as killer:
+        result = train(config, callbacks=[killer])
+    assert killer.killed == 50
+    trainer, actors = result.trainer_stats, result.actor_stats
+    assert trainer.samples_total == sum(actor.samples for actor in actors)
+    restarts = sum(actor.restarts for actor in actors)
+    assert 0.9 * 50 <= restarts <= 50  # a process may be killed twice
+    assert sum(actor.lost_samples for actor in actors) == 0
+    # Every incarnation of dqn may end with two env steps in its 3-step window.
+    in_windows = sum(actor.env_steps - actor.samples for actor in actors)
+    assert 0 <= in_windows <= (0 if agent == "ppo" else 2 * (restarts + len(actors)))
+    gc.collect()
+    assert leftovers.processes() == set()
     assert (leftovers.segments(), set(Path("/dev/shm").iterdir())) == segments
