@@ -52,9 +52,11 @@ class Killer(Callback):
     As a callback it ends the run after `most` kills and `updates` updates, on fast machines too.
     """
 
-    def __init__(self, seed: int, most: int, updates: int = 0) -> None:
+    def __init__(
+        self, seed: int, most: int, updates: int = 0, longest_pause_s: float = 0.2
+    ) -> None:
         self.killed = 0
-        self._most, self._updates = most, updates
+        self._most, self._updates, self._longest_pause_s = most, updates, longest_pause_s
         self._rng = np.random.default_rng(seed)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="killer")
@@ -71,8 +73,12 @@ class Killer(Callback):
         if self.killed == self._most and moment.opt_steps >= self._updates:
             self.stop("enough kills")
 
+    @property
+    def _pause_s(self) -> float:
+        return float(self._rng.uniform(0, self._longest_pause_s))
+
     def _run(self) -> None:
-        while self.killed < self._most and not self._ended.wait(self._rng.uniform(0, 0.2)):
+        while self.killed < self._most and not self._ended.wait(self._pause_s):
             alive = sorted(pid for pid in leftovers.processes() if leftovers.is_alive(pid))
             if not alive:
                 continue
@@ -119,7 +125,8 @@ def test_fifty_kills_of_actors_in_lockstep_lose_nothing(agent: str) -> None:
         *("trainer.stop_at_score=null", "trainer.max_opt_steps=1_000_000", "run_dir=chaos"),
         *(("env.num_envs=2",) if agent == "ppo" else ()),
     )
-    with Killer(0, 50) as killer:
+    # The run pauses before each restart.
+    with Killer(0, 50, longest_pause_s=0.6) as killer:
         result = train(config, callbacks=[killer])
     assert killer.killed == 50
     trainer, actors = result.trainer_stats, result.actor_stats

@@ -196,7 +196,8 @@ class LockstepWorker(Worker[DistantActor]):
         try:
             super().flush()
         except (StepFailed, Stalled) as error:
-            log.warning("%s failed while sending its samples:\n%s", self.heartbeat.name, error)
+            text = str(error)  # a record with the error itself would keep the weights in memory
+            log.warning("%s failed while sending its samples:\n%s", self.heartbeat.name, text)
 
     def saved_exactly(self) -> SavedActor:
         try:
