@@ -63,6 +63,7 @@ def test_an_engine_of_a_user_runs_actors_evaluations_and_jobs(tmp_path: Path) ->
         engine = sys.modules["pool_engine"]
         assert engine.USED == ["actors", "evaluations"]
         assert engine.PoolConfig.asked > 0
+        assert train_status(*typed, "trainer=sync", "run_dir=T") == 2  # has no `lockstep`
         jobs = ("-m", "seed=1,2", "run_dir=S", "hydra/launcher=pool", "hydra.launcher.jobs=1")
         assert train_status(*typed, *jobs) == 0
     assert engine.USED[2:] == ["jobs below S"]

@@ -66,8 +66,7 @@ class GymConfig(EnvConfig):
         Vectorization.auto,
         "how an actor steps several environments: auto uses the environment's own vector "
         "implementation where possible; sync steps them one by one, with a separate seed for "
-        "each episode. Bit-reproducible runs (trainer=sync, actor_manager=serial) always use "
-        "sync",
+        "each episode. Runs with trainer=sync or actor_manager=serial always use sync",
     )
 
     calls_by_name = True

@@ -114,7 +114,7 @@ def _generator_lines(effective: EffectiveSettings, spec: EnvSpec) -> list[tuple[
     if not spec.own_generators:
         return []
     draws = "reset(seed=…) is not enough: the env draws from random or np.random"
-    if effective.backend == "thread":
+    if effective.backend == "thread" and not effective.reproducible:
         return [
             ("generators", f"{draws}, which actor threads share; runs and scores do not repeat")
         ]

@@ -109,7 +109,7 @@ def bottleneck_advice(
     largest = max(weighted, key=lambda section: weighted[section])
     name, remedy = SECTIONS[largest]
     if largest == "wait" and in_learner_thread:
-        remedy = "a higher env.num_envs: actors share its thread"
+        remedy = "a higher env.num_envs, or actor_manager=process: actors share its thread"
     elif largest == "wait" and actor_threads:
         remedy = "actor_manager=process if env steps use the CPU, and more actors if they wait"
     elif largest in STARVED and actor_threads and not paced:

@@ -432,8 +432,8 @@ class EvaluatorConfig(GroupConfig, path="evaluator"):
         None,
         "evaluates in a separate process while training continues; null means that it does if "
         "observations are large images (at least 36 x 36) and there are two cores. "
-        "Bit-reproducible runs (trainer=sync, trainer=offline, actor_manager=serial) always "
-        "evaluate inline",
+        "Bit-reproducible runs (trainer=sync, trainer=offline, actor_manager=serial) do so only if "
+        "it is true and actors step beside the learner",
         may_change=True,
     )
     ref_min_score: float | None = setting(

@@ -32,7 +32,6 @@ def test_another_agent_in_the_same_sweep_keeps_its_own_trainer() -> None:
         ((*PPO, "~tuned", "replay_buffer=prioritized"), "no TD errors"),
         ((*PPO, "trainer=async"), "agent=ppo needs trainer=sync, got async"),
         ((*PPO, "~tuned", "trainer=offline"), "use replay_buffer=rollout, got dataset"),
-        ((*PPO, "actor_manager=ray"), "ray does not work with trainer=sync"),
         ((*PPO, "step_processor=multi_step"), "step_processor.n_steps must be 1"),
         ((*PPO, "agent.augment=shift"), "agent.augment must be none"),
         ((*PPO, "trainer.warmup_period=5"), "trainer.warmup_period has no effect with agent=ppo"),

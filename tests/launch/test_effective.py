@@ -16,7 +16,7 @@ from border_cli.env.vector import GymVectorEnv
 from border_cli.errors import ConfigError
 from border_cli.launch.build import build_agent, env_factory
 from border_cli.launch.effective import EffectiveSettings, effective_settings
-from border_cli.launch.header import schedule_lines
+from border_cli.launch.header import actors_line, schedule_lines
 from tests.support.case_sampling import sampled
 
 SMALL = ("agent=dqn", "env=cartpole", "~tuned")
@@ -80,6 +80,8 @@ def test_the_header_lists_the_schedules_that_something_follows(
         (("actor_manager=serial", "actor_manager.n_buffer=7"), "serial", 2, 7, True),
         (("trainer=sync",), "serial", 2, 1, True),
         (("trainer=sync", "actor_manager=serial"), "serial", 2, 1, True),
+        (("trainer=sync", "actor_manager=thread"), "thread", 2, 1, False),
+        (("trainer=sync", "actor_manager=ray"), "ray", 2, 1, False),
         (("trainer=offline",), "serial", 0, 1, True),
     ],
 )
@@ -104,12 +106,13 @@ def test_the_trainer_and_the_actor_manager_decide_together_who_steps(
             (("actor_manager=process",), True),
             (("actor_manager=serial",), False),
             (("trainer=sync",), False),
+            (("trainer=sync", "actor_manager=process"), True),
             (("trainer=offline",), False),
         ],
         every=2,
     ),
 )
-def test_a_bit_reproducible_run_evaluates_inline(
+def test_actors_in_the_learner_s_thread_let_no_evaluation_run_beside_it(
     overrides: tuple[str, ...], background: bool
 ) -> None:
     effective = settings("evaluator.background=true", *overrides)
@@ -118,6 +121,29 @@ def test_a_bit_reproducible_run_evaluates_inline(
         images_of(84)
     )
     assert not settings(*overrides).evaluates_in_background(images_of(10))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "background"),
+    [(("trainer=sync", "actor_manager=process"), False), (("actor_manager=process",), True)],
+)
+def test_only_on_request_does_a_bit_reproducible_run_evaluate_in_the_background(
+    overrides: tuple[str, ...], background: bool
+) -> None:
+    assert settings(*overrides).evaluates_in_background(images_of(84)) == background
+
+
+@pytest.mark.parametrize(
+    ("manager", "line"),
+    [
+        ("serial", "serial, in turn in the learner's thread; bit-reproducible on a CPU"),
+        ("process", "process, in lockstep with the learner; bit-reproducible on a CPU"),
+        ("ray", "ray, in lockstep with the learner; not bit-reproducible"),
+    ],
+)
+def test_the_header_says_what_a_synchronous_run_promises(manager: str, line: str) -> None:
+    effective = settings("trainer=sync", f"actor_manager={manager}", "env.num_envs=3")
+    assert actors_line(effective) == f"2 x 3 env, {line}"
 
 
 def images_of(side: int) -> EnvSpec:
@@ -158,6 +184,7 @@ def test_an_update_has_one_thread_unless_more_are_asked_for(
     sampled(
         [
             (("trainer=sync",), GymEnv),
+            (("trainer=sync", "actor_manager=process"), GymEnv),
             (("actor_manager=serial",), GymEnv),
             (("actor_manager=thread",), GymVectorEnv),
             (("actor_manager=process",), GymVectorEnv),
