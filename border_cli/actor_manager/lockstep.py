@@ -130,7 +130,6 @@ class DistantActor(ABC):
 
     def __init__(self, heartbeat: Interruptible, send: Send) -> None:
         self._heartbeat, self._send = heartbeat, send
-        heartbeat.interrupted = False
         self.counts = NO_COUNTS
 
     @abstractmethod
@@ -183,7 +182,7 @@ class LockstepWorker(Worker[DistantActor]):
     def begin(self, steps: int) -> None:
         """Lets the actor take this number of steps, building it first if necessary."""
         (self._actor or self._start_incarnation()).begin(steps)
-        self.heartbeat.waiting_for = None
+        self.heartbeat.interrupted, self.heartbeat.waiting_for = False, None
 
     def finish(self) -> Answer:
         """Waits for the result of the next step."""
@@ -248,7 +247,7 @@ class LockstepActorManager(ReproducibleActorManager[LockstepWorker]):
         """Lets these actors step at the same time, and takes their messages in order."""
         begun = [worker for worker in workers if self._begin(worker, steps)]
         failed: dict[LockstepWorker, Answer] = {}
-        for _ in range(steps):
+        for left in reversed(range(steps)):
             for worker in begun:
                 if worker in failed:
                     continue
@@ -258,8 +257,8 @@ class LockstepActorManager(ReproducibleActorManager[LockstepWorker]):
                     self._send(message)
                 if answer.failure is not None:
                     failed[worker] = answer
-        for worker in begun:
-            worker.heartbeat.waiting_for = "its turn"
+                if not left or worker in failed:
+                    worker.heartbeat.waiting_for = "its turn"
         for worker, answer in failed.items():
             self._run_guarded(worker, answer.raise_failure)
 

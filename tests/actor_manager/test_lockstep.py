@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from border_cli.core.interfaces import ActorManager
@@ -24,11 +25,24 @@ from tests.support.actor_managers import (
     Built,
     DrawingPolicyFactory,
     count,
+    env_seed,
     kept,
     start,
 )
 from tests.support.fakes import CountingEnv, FakeClock
-from tests.support.scripted_envs import Delayed, Life, complain, die, fail, hang, misbehave, vanish
+from tests.support.scripted_envs import (
+    BUILDING,
+    Delayed,
+    Life,
+    complain,
+    dawdle,
+    die,
+    fail,
+    halve_the_smallest,
+    hang,
+    misbehave,
+    vanish,
+)
 
 Log = pytest.LogCaptureFixture
 
@@ -169,11 +183,13 @@ def test_an_invalid_step_ends_the_run_with_its_actor(tmp_path: Path) -> None:
 
 
 class Interrupting:
-    """A thread that requests a restart of actor 0, like the watchdog, once `hangs` has returned."""
+    """A thread that requests a restart of an actor, like the watchdog, once `hangs` returns."""
 
-    def __init__(self, manager: ActorManager, hangs: Callable[[], object]) -> None:
+    def __init__(
+        self, manager: ActorManager, hangs: Callable[[], object], actor_id: int = 0
+    ) -> None:
         self.answers: list[bool] = []
-        self._part, self._hangs = manager.heartbeats()[0], hangs
+        self._part, self._hangs = manager.heartbeats()[actor_id], hangs
         self._thread = threading.Thread(target=self._run)
 
     def __enter__(self) -> Interrupting:
@@ -185,8 +201,8 @@ class Interrupting:
 
     def _run(self) -> None:
         self._hangs()
-        assert self._part.waiting_for is None
-        self.answers = [self._part.restart(), self._part.restart()]
+        if self._part.waiting_for is None:
+            self.answers = [self._part.restart(), self._part.restart()]
 
 
 def test_a_process_that_hangs_is_replaced_and_its_stack_logged(tmp_path: Path, caplog: Log) -> None:
@@ -207,6 +223,41 @@ def test_a_process_that_hangs_is_replaced_and_its_stack_logged(tmp_path: Path, c
         assert count(manager.receive()) == 1
     (stats,) = manager.stats()
     assert (stats.restarts, stats.samples, stats.lost_samples) == (1, 3, 0)
+
+
+@pytest.mark.parametrize("backend", LOCKSTEP)
+def test_an_actor_that_has_answered_is_not_replaced(backend: str, tmp_path: Path) -> None:
+    """The learner waits for the actors in turn. While it waits for one, others look motionless."""
+    lives = [Life(deed=dawdle, at=3)]
+    built = Built(backend, lives=lives, folder=tmp_path, num_actors=2, n_buffer=1)
+    with built.manager as manager:
+        start(manager, 100)
+        for _ in range(2):
+            manager.receive()
+        dawdler = 0 if built.scripted.noted("seed")[0] == str(env_seed(0)) else 1
+        with Interrupting(manager, lambda: built.scripted.wait_for("deed"), 1 - dawdler):
+            assert count(manager.receive()) == 2
+        assert count(manager.receive()) == 2
+    assert [stats.restarts for stats in manager.stats()] == [0, 0]
+
+
+@pytest.mark.parametrize("backend", LOCKSTEP)
+def test_actors_flush_denormals_like_the_learner(backend: str, tmp_path: Path) -> None:
+    lives = [Life(deed=halve_the_smallest, at=1)]
+    with Built(backend, lives=lives, folder=tmp_path, num_actors=1, n_buffer=1).manager as manager:
+        start(manager, 1)
+        manager.receive()
+    [answer] = (tmp_path / "answer-0").read_text().splitlines()
+    assert answer == str(np.zeros(9, np.float32))
+
+
+def test_a_process_that_builds_slowly_shows_that_it_moves(tmp_path: Path) -> None:
+    lives = [Life(deed=dawdle, at=BUILDING)]
+    built = Built(LOCKSTEP_PROCESS, lives=lives, folder=tmp_path, num_actors=1, n_buffer=1)
+    with built.manager as manager:
+        start(manager, 1)
+        manager.receive()
+        assert manager.heartbeats()[0].beats == 2  # while it was built, and a step
 
 
 def test_a_thread_that_hangs_ends_the_run_with_its_stack() -> None:

@@ -79,6 +79,15 @@ def describe(_: int) -> str:
     return f"{os.nice(0)} {' '.join(os.environ[name] for name in BLAS_VARIABLES)}"
 
 
+def dawdle(_: int) -> None:
+    threading.Event().wait(0.7)
+
+
+def halve_the_smallest(_: int) -> str:
+    """Returns half of the smallest normal number, which is 0 if denormals are flushed."""
+    return str(np.finfo(np.float32).tiny * np.ones(9, np.float32) / 2)
+
+
 def rank(_: int) -> str:
     """Returns the nice value of the process."""
     return str(os.nice(0))
@@ -169,10 +178,13 @@ class ScriptedEnvFactory(EnvFactory):
     def make(
         self, *, training: bool, render: str | None = None, first: int = 0, beat: Beat | None = None
     ) -> Env:
-        del training, render, first, beat
+        del training, render, first
         number = next(number for number in count() if self._claimed(number))
         life = self.lives[number] if number < len(self.lives) else Life()
-        return ScriptedEnv(life, number=number, folder=self.folder, num_envs=self.num_envs)
+        env = ScriptedEnv(life, number=number, folder=self.folder, num_envs=self.num_envs)
+        if beat is not None:
+            beat()
+        return env
 
     def _claimed(self, number: int) -> bool:
         try:
