@@ -38,6 +38,7 @@ from border_cli.settings.run import ActorManagerConfig
 log = logging.getLogger(__name__)
 
 RECHECK_S: Final = 0.5  # seconds between two checks whether an actor has ended or hangs
+NO_LOCK: Final = nullcontext()
 NO_STEP: Final = "made no step for trainer.stall_timeout_s"
 
 Request: TypeAlias = int | str  # number of steps, FLUSH (send buffered samples), or STATE
@@ -68,10 +69,9 @@ class ActorServer:
     """
 
     def __init__(
-        self, make: Callable[..., Actor], lock: AbstractContextManager[object] | None = None
+        self, make: Callable[..., Actor], lock: AbstractContextManager[object] = NO_LOCK
     ) -> None:
-        self._make = make
-        self._lock = nullcontext() if lock is None else lock
+        self._make, self._lock = make, lock
         self._actor: Actor | None = None
         self._sent: list[Message] = []
 
@@ -130,6 +130,7 @@ class DistantActor(ABC):
 
     def __init__(self, heartbeat: Interruptible, send: Send) -> None:
         self._heartbeat, self._send = heartbeat, send
+        heartbeat.interrupted = False
         self.counts = NO_COUNTS
 
     @abstractmethod
@@ -182,7 +183,7 @@ class LockstepWorker(Worker[DistantActor]):
     def begin(self, steps: int) -> None:
         """Lets the actor take this number of steps, building it first if necessary."""
         (self._actor or self._start_incarnation()).begin(steps)
-        self.heartbeat.interrupted, self.heartbeat.waiting_for = False, None
+        self.heartbeat.waiting_for = None
 
     def finish(self) -> Answer:
         """Waits for the result of the next step."""
@@ -195,8 +196,8 @@ class LockstepWorker(Worker[DistantActor]):
         try:
             super().flush()
         except (StepFailed, Stalled) as error:
-            text = str(error)  # a record with the error itself would keep the weights in memory
-            log.warning("%s failed while sending its samples:\n%s", self.heartbeat.name, text)
+            # The text, because a log record with the error itself would keep weights in memory.
+            log.warning("%s failed while stopping:\n%s", self.heartbeat.name, str(error))
 
     def saved_exactly(self) -> SavedActor:
         try:

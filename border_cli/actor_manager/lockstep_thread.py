@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
 
 from border_cli.actor_manager.actor import ActorFactory, Send
 from border_cli.actor_manager.config import ThreadConfig
 from border_cli.actor_manager.lockstep import (
+    NO_LOCK,
     NO_STEP,
     RECHECK_S,
     ActorServer,
@@ -80,7 +81,7 @@ class LockstepThreads(LockstepActorManager):
         super().__init__(config, make_actor=make_actor, clock=clock)
         # The global generators belong to the whole process.
         exclusive = make_actor.env_factory.spec.own_generators
-        self._lock = threading.Lock() if exclusive else nullcontext()
+        self._lock = threading.Lock() if exclusive else NO_LOCK
 
     def _make(self, actor_id: int, incarnation: int, saved: State | None) -> ThreadedActor:
         config, heartbeat = self.config, self._workers[actor_id].heartbeat
