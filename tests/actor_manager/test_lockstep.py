@@ -25,7 +25,6 @@ from tests.support.actor_managers import (
     Built,
     DrawingPolicyFactory,
     count,
-    env_seed,
     kept,
     start,
 )
@@ -183,13 +182,11 @@ def test_an_invalid_step_ends_the_run_with_its_actor(tmp_path: Path) -> None:
 
 
 class Interrupting:
-    """A thread that requests a restart of an actor, like the watchdog, once `hangs` returns."""
+    """A thread that requests a restart of actor 0, like the watchdog, once `hangs` returns."""
 
-    def __init__(
-        self, manager: ActorManager, hangs: Callable[[], object], actor_id: int = 0
-    ) -> None:
+    def __init__(self, manager: ActorManager, hangs: Callable[[], object]) -> None:
         self.answers: list[bool] = []
-        self._part, self._hangs = manager.heartbeats()[actor_id], hangs
+        self._part, self._hangs = manager.heartbeats()[0], hangs
         self._thread = threading.Thread(target=self._run)
 
     def __enter__(self) -> Interrupting:
@@ -228,15 +225,17 @@ def test_a_process_that_hangs_is_replaced_and_its_stack_logged(tmp_path: Path, c
 @pytest.mark.parametrize("backend", LOCKSTEP)
 def test_an_actor_that_has_answered_is_not_replaced(backend: str, tmp_path: Path) -> None:
     """The learner waits for the actors in turn. While it waits for one, others look motionless."""
-    lives = [Life(deed=dawdle, at=3)]
+    lives = [Life(), Life(deed=dawdle, at=3)]
     built = Built(backend, lives=lives, folder=tmp_path, num_actors=2, n_buffer=1)
     with built.manager as manager:
-        start(manager, 100)
+        start(manager, 1)
+        assert count(manager.receive()) == 1  # actor 0; from now on actor 1 comes first
+        manager.permit(100)
         for _ in range(2):
             manager.receive()
-        dawdler = 0 if built.scripted.noted("seed")[0] == str(env_seed(0)) else 1
-        with Interrupting(manager, lambda: built.scripted.wait_for("deed"), 1 - dawdler):
+        with Interrupting(manager, lambda: built.scripted.wait_for("deed")) as interrupting:
             assert count(manager.receive()) == 2
+        assert interrupting.answers == [True, False]
         assert count(manager.receive()) == 2
     assert [stats.restarts for stats in manager.stats()] == [0, 0]
 
