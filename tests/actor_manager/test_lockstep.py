@@ -225,7 +225,7 @@ def test_a_process_that_hangs_is_replaced_and_its_stack_logged(tmp_path: Path, c
 @pytest.mark.parametrize("backend", LOCKSTEP)
 def test_an_actor_that_has_answered_is_not_replaced(backend: str, tmp_path: Path) -> None:
     """The learner waits for the actors in turn. While it waits for one, others look motionless."""
-    lives = [Life(), Life(deed=dawdle, at=3)]
+    lives = [Life(deed=dawdle, at=5), Life(deed=dawdle, at=3)]
     built = Built(backend, lives=lives, folder=tmp_path, num_actors=2, n_buffer=1)
     with built.manager as manager:
         start(manager, 1)
