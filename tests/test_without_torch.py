@@ -50,7 +50,7 @@ DQN = (
 )
 PPO = (
     *("agent=ppo", "trainer.max_env_steps=64", "replay_buffer.n_steps=32"),
-    *("agent.batch_size=16", "actor_manager.num_actors=1"),
+    *("agent.batch_size=16", "actor_manager=process", "actor_manager.num_actors=1"),
 )
 
 

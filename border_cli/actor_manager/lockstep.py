@@ -260,6 +260,8 @@ class LockstepActorManager(ReproducibleActorManager[LockstepWorker]):
                     failed[worker] = answer
                 if not left or worker in failed:
                     worker.heartbeat.waiting_for = "its turn"
+        if failed:
+            log.warning("from here on, this run does not repeat to the bit")
         for worker, answer in failed.items():
             self._run_guarded(worker, answer.raise_failure)
 

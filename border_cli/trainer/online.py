@@ -250,16 +250,12 @@ class SyncTrainer(ReplayTrainer):
         else:
             if self.counters.samples_total >= self._round_end:
                 self.publish()
-                self._round_end = self._find_round_end()
+                end = max(self._needed, self.counters.samples_total + self.pace.slack)
+                self._round_end = min(end, self.pace.max_env_steps or math.inf)
             self._needed = max(self._needed, self._round_end)
             self._actors.permit(self._round_end)
             self._receive(WAIT_S)
         self._round_is_new = True
-
-    def _find_round_end(self) -> float:
-        end = max(self._needed, self.counters.samples_total + self.pace.slack)
-        limit = self.pace.max_env_steps
-        return end if limit is None else min(end, limit)
 
     def _permit(self) -> None:
         if self._actors.reproducible:
