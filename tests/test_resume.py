@@ -387,8 +387,13 @@ SCHEDULED = {
     ),
 )
 def test_an_interruption_and_a_resume_change_nothing(
-    kind: str, phase: str | None, changes: dict[str, Any], tmp_path: Path
+    kind: str,
+    phase: str | None,
+    changes: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(rollouts, "WAIT_S", 0.0)  # shows `collecting` after each step
     config = config_of(kind, **changes)
     trained(config, tmp_path / "whole")
     at = 0 if phase in ("warm-up", "collecting") else 190
