@@ -34,7 +34,7 @@ class StepFailed(Exception):
 
 
 class ActorRole(Protocol):
-    """What a worker needs of its actor, which may be in another thread or process."""
+    """The methods of an actor that a worker uses; it may be in another thread or process."""
 
     @property
     def counts(self) -> ActorCounts: ...

@@ -336,7 +336,8 @@ class Leases:
 
     def _size(self, actor: LeasedActor, remaining: int, scarce: bool) -> int:
         """Returns the samples of the actor's next lease, or 0 if too few are available."""
-        size = min(math.floor(actor.size), self.space - self.reserved)
+        space, envs = self.space - self.reserved, self._settings.num_envs
+        size = min(math.floor(actor.size), space)
         self.lacks_space = size <= 0
         free = self._permitted - self.granted
         if free == math.inf:
@@ -347,8 +348,8 @@ class Leases:
         share = max(self._settings.paced_samples, math.floor(free / slots))
         size = min(size, share, math.floor(free))
         size = min(size, math.ceil(free / remaining)) if scarce else size
-        whole = size - size % self._settings.num_envs
-        return whole or min(self._settings.num_envs, math.floor(free))
+        whole = max(size - size % envs, envs)  # whole steps of all environments
+        return min(whole, math.floor(free), space)
 
     def _call(self, actor: LeasedActor, samples: int, now_s: float) -> None:
         self._numbers += 1

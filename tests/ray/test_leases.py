@@ -391,3 +391,26 @@ def test_random_schedules_keep_the_budget_count_every_sample_once_and_go_on(seed
                 run.cluster.calls.remove(call)
         run.pump(6.0)
     assert sum(rows for _, rows in run.delivered) == run.leases.received >= permitted
+
+
+@pytest.mark.parametrize("num_envs", [1, 4])
+def test_leases_never_exceed_the_space_for_their_samples(num_envs: int) -> None:
+    run = Run(2, paced_samples=2, num_envs=num_envs)
+    run.leases.space = 0
+    run.build(0, 1)
+    run.permit(100)
+    assert run.in_flight == []
+    run.leases.space = 3
+    run.pump()
+    assert 0 < sum(run.in_flight) <= 3
+
+
+def test_leases_are_whole_steps_of_all_environments() -> None:
+    run = Run(2, paced_samples=2, num_envs=4)
+    run.build(0, 1)
+    run.grow(0, 7)
+    run.permit(32, last=True)
+    assert {samples % 4 for samples in run.in_flight} == {0}
+    while run.cluster.calls:
+        run.answer(run.cluster.calls[0])
+    assert run.leases.received == 32
