@@ -197,7 +197,7 @@ class LockstepWorker(Worker[DistantActor]):
             super().flush()
         except (StepFailed, Stalled) as error:
             # The text, because a log record with the error itself would keep weights in memory.
-            log.warning("%s failed while stopping:\n%s", self.heartbeat.name, str(error))
+            log.warning("%s failed while sending its samples:\n%s", self.heartbeat.name, str(error))
 
     def saved_exactly(self) -> SavedActor:
         try:

@@ -50,8 +50,8 @@ AnyActor = TypeVar("AnyActor", bound=ActorRole)
 class Worker(Generic[AnyActor]):
     """A worker that builds an actor, counts its samples, and replaces it after a failure.
 
-    Owned by the thread that calls `step`; other threads may call `stats` and `saved`. All sample
-    counts refer to this attempt.
+    Owned by the thread that steps its actor, or waits for its steps; other threads may call `stats`
+    and `saved`. All sample counts refer to this attempt.
     """
 
     heartbeat_type: type[Heartbeat] = Heartbeat
