@@ -7,6 +7,7 @@ respond before torch is loaded.
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -41,10 +42,14 @@ _HOMES = {
     "RunConfig": "border_cli.settings.run",
 }
 
+NO_WINDOWS = "border_cli runs on Linux and macOS. On Windows use it inside WSL"
+
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if sys.platform == "win32" and name != "load_policy":  # exported policies need numpy alone
+        raise ImportError(NO_WINDOWS)
     return getattr(importlib.import_module(_HOMES[name]), name)
 
 

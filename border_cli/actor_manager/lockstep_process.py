@@ -6,7 +6,6 @@ import logging
 import time
 from functools import partial
 from multiprocessing.connection import wait
-from types import TracebackType
 from typing import Final, Self
 
 from border_cli.actor_manager.actor import ActorFactory, Send
@@ -145,13 +144,8 @@ class LockstepProcesses(LockstepActorManager):
         self._context = start_context(self.config.start_method, [__name__, *sorted(modules)])
         return super().__enter__()
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        super().__exit__(exc_type, exc, traceback)
+    def __exit__(self, exc_type: object, *rest: object) -> None:
+        super().__exit__(exc_type, *rest)
         self._weights.close()
 
     def _make(self, actor_id: int, incarnation: int, saved: State | None) -> ProcessActor:

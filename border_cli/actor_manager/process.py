@@ -10,7 +10,6 @@ uses CPU time that the learner leaves free, have one BLAS thread, and log throug
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 from typing import Any, Self
 
 from border_cli.actor_manager.actor import ActorFactory, copy_experience
@@ -130,12 +129,7 @@ class ProcessActorManager(ActorManager):
         arguments = config, self._packed, actor_id, number, channel, self._weights
         return ChildProcess(self._context, f"actor {actor_id}", run, *arguments, nice=config.nice)
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, exc_type: object, *rest: object) -> None:
         self.stop()
         if exc_type is None and self._supervisor.crash:  # do not hide a propagating exception
             raise self._supervisor.crash

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from types import TracebackType
 from typing import Any, Self
 
 from border_cli.actor_manager.actor import ActorFactory, Message
@@ -35,12 +34,7 @@ class ReproducibleActorManager(LocalActorManager[AnyWorker]):
             worker.heartbeat.waiting_for = "its turn"
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, exc_type: object, *rest: object) -> None:
         self._save_end()
         for worker in self._workers:
             worker.close()

@@ -6,7 +6,6 @@ import logging
 import sys
 import threading
 from collections import deque
-from types import TracebackType
 from typing import Self
 
 from border_cli.actor_manager.actor import ActorFactory, Message
@@ -122,12 +121,7 @@ class ThreadActorManager(LocalActorManager[SteppingWorker]):
             thread.start()
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, exc_type: object, *rest: object) -> None:
         self.stop()
         sys.setswitchinterval(self._interval_before_s)
         if exc_type is None:  # do not hide a propagating exception

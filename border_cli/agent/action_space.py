@@ -181,8 +181,8 @@ def _suggest_remedy(space: LeafSpace) -> str:
     return (
         ". Give each action finite bounds, low below high, either in the environment or with "
         "'env.wrappers=[{my_wrappers\\:Bounded: {low: -1, high: 1}}]', using the TransformAction "
-        "in docs/components.md. RescaleAction cannot rescale infinite bounds. ClipAction removes "
-        "the bounds: leave it out, because agents never exceed them"
+        "in docs/guides/own_environment.md. RescaleAction cannot rescale infinite bounds. "
+        "ClipAction removes the bounds: leave it out, because agents never exceed them"
     )
 
 

@@ -24,13 +24,12 @@ import torch
 from torch import Tensor
 
 from border_cli.agent.config import CqlConfig
-from border_cli.agent.critics import CriticLoss, mean_abs_error, squared_loss
+from border_cli.agent.critics import CriticLoss, squared_loss
 from border_cli.agent.sac import (
     ActorLoss,
     Coefficient,
     SoftActorCritic,
     policy_loss,
-    scale_rewards,
     soft_target,
 )
 from border_cli.core.spaces import EnvSpec
@@ -99,22 +98,14 @@ class Cql(SoftActorCritic):
         self.register_state(
             conservative=self.conservative, conservative_optimizer=self.conservative.optimizer
         )
-        self._critic_loss = self.backend.compile(self.critic_loss)
-        self._actor_loss = self.backend.compile(self.actor_loss)
 
     def learn(self, batch: TensorBatch) -> Update:
-        """Updates critics and weight, actor and coefficient (`policy_delay`), then the targets."""
-        batch = scale_rewards(batch, self.config.reward_scale)
-        ent_coef = self.ent_coef()
-        critic = self._critic_loss(batch, self.draw_critic_noise(batch), ent_coef)
-        metrics = {**critic.metrics, "ent_coef": ent_coef}
-        metrics |= self.critics.update(critic.loss)
-        self.conservative.step(critic.metrics["conservative_gap"])
-        if self.opt_steps % self.config.policy_delay == 0:
-            actor = self._actor_loss(batch, self.backend.normal(*batch.action.shape), ent_coef)
-            metrics |= self.update_actor(actor, batch.weight)
-        self.critics.update_target()
-        return Update(metrics=metrics, td_error=mean_abs_error(critic.q, critic.target))
+        """Like soft actor-critic, and updates the weight of the gaps."""
+        update = super().learn(batch)
+        gap = update.metrics["conservative_gap"]
+        assert isinstance(gap, Tensor)
+        self.conservative.step(gap)
+        return update
 
     def critic_loss(
         self, batch: TensorBatch, noise: ConservativeNoise, ent_coef: Tensor

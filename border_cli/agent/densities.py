@@ -11,7 +11,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from border_cli.agent.on_policy_policies import LOG_ROOT_2_PI
+from border_cli.agent.on_policy_policies import LOG_ROOT_2_PI, VARIANCE_FLOOR
 from border_cli.nn.arrays import (
     AnyTensor,
     constant,
@@ -89,10 +89,10 @@ class ChoiceDensity(Density):
 
 
 class GaussianDensity(Density):
-    """A Gaussian whose standard deviations are the same in every row."""
+    """A diagonal Gaussian, with the same standard deviations in every row unless subclassed."""
 
     def __init__(self, mean: AnyTensor, log_std: AnyTensor, action: AnyTensor) -> None:
-        """Shapes: mean and action [B, A], log_std [A]."""
+        """Shapes: mean and action [B, A], log_std [A] or [B, A]."""
         self._log_std = log_std
         self._precision = library_of(log_std).exp(-log_std)
         self._standardised = (action - mean) * self._precision
@@ -101,11 +101,34 @@ class GaussianDensity(Density):
 
     @property
     def entropy(self) -> AnyTensor:
-        entropy = (self._log_std + (LOG_ROOT_2_PI + 0.5)).sum()
+        entropy = (self._log_std + (LOG_ROOT_2_PI + 0.5)).sum(-1)
         return library_of(self._log_std).broadcast_to(entropy, self.log_prob.shape)
 
     def backward(self, by_log_prob: AnyTensor, by_entropy: float) -> tuple[AnyTensor, ...]:
         grad = by_log_prob[:, None]
         grad_log_std = (grad * (self._standardised**2 - 1)).sum(0)
         grad_log_std = grad_log_std + by_entropy * len(by_log_prob)
+        return grad * self._standardised * self._precision, grad_log_std
+
+
+class StateDependentDensity(GaussianDensity):
+    """The density of generalised state-dependent exploration, see `StateDependentPolicy`.
+
+    The last hidden layer is a constant in it: the loss changes the noise by `log_std` alone, as in
+    Stable-Baselines3.
+    """
+
+    def __init__(
+        self, mean: AnyTensor, log_std: AnyTensor, hidden: AnyTensor, action: AnyTensor
+    ) -> None:
+        """Shapes: mean and action [B, A], log_std [H, A], hidden [B, H]."""
+        self._squares = hidden**2
+        self._weight_variance = library_of(log_std).exp(2 * log_std)
+        self._variance = self._squares @ self._weight_variance + VARIANCE_FLOOR  # [B, A]
+        super().__init__(mean, 0.5 * library_of(mean).log(self._variance), action)
+
+    def backward(self, by_log_prob: AnyTensor, by_entropy: float) -> tuple[AnyTensor, ...]:
+        grad = by_log_prob[:, None]
+        grad_row = (grad * (self._standardised**2 - 1) + by_entropy) / self._variance
+        grad_log_std = (self._squares.T @ grad_row) * self._weight_variance
         return grad * self._standardised * self._precision, grad_log_std

@@ -20,7 +20,6 @@ averages. The squared error is halved, as in `sac.py`, and importance weights sc
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -30,23 +29,17 @@ from border_cli.agent.action_space import discrete_components
 from border_cli.agent.config import DiscreteSacConfig
 from border_cli.agent.continuous_policies import stochastic_policy
 from border_cli.agent.critics import (
-    CRITIC_TARGETS,
     CriticLoss,
-    LearnedCritics,
-    mean_abs_error,
     squared_loss,
 )
 from border_cli.agent.densities import LOWEST
-from border_cli.agent.learning_agent import LearningAgent, gradient_step
-from border_cli.agent.sac import ActorLoss, EntropyCoefficient, scale_rewards
+from border_cli.agent.sac import ActorLoss, Sizes, SoftActorCritic
 from border_cli.core.interfaces import PolicyFactory
 from border_cli.core.spaces import EnvSpec
-from border_cli.core.types import Update
 from border_cli.nn.arrays import mask_invalid
 from border_cli.nn.batch import TensorBatch
 from border_cli.nn.choices import Choices
 from border_cli.nn.features import FeatureTensors
-from border_cli.nn.network import Network
 
 
 class ChoiceProbabilities(NamedTuple):
@@ -88,54 +81,28 @@ def no_action(batch: TensorBatch) -> Tensor:
     return empty
 
 
-class DiscreteSac(LearningAgent):
+class DiscreteSac(SoftActorCritic):
     """Soft actor-critic with a categorical policy. Called by the learner thread only."""
 
     name: ClassVar[str] = "discrete_sac"
-    targets: ClassVar[Mapping[str, str]] = CRITIC_TARGETS
     config: DiscreteSacConfig
 
     def __init__(self, config: DiscreteSacConfig, *, spec: EnvSpec, device: str, seed: int) -> None:
-        nvec = discrete_components(spec, self.name)
         super().__init__(config, spec=spec, device=device, seed=seed)
-        self.choices = Choices(nvec, self.device)
-        size = self.choices.size
-        self.actor = Network(self.architecture, size, self.init_generator).to(self.device)
-        self.actor_optimizer = self.make_optimizer(
-            self.actor, config.learning_rate, config.max_grad_norm
-        )
-        self.critics = LearnedCritics(config, agent=self, action_size=0, outputs=size)
-        target_entropy = config.target_entropy_scale * sum(math.log(n) for n in nvec)
-        self.ent_coef = EntropyCoefficient(config, target_entropy, self.device)
-        self.register_state(
-            actor=self.actor,
-            actor_optimizer=self.actor_optimizer,
-            **self.critics.parts,
-            ent_coef=self.ent_coef,
-            ent_coef_optimizer=self.ent_coef.optimizer,
-        )
-        self.acting_parts["network"] = self.actor
-        self._critic_loss = self.backend.compile(self.critic_loss)
-        self._actor_loss = self.backend.compile(self.actor_loss)
+        self.choices = Choices(discrete_components(spec, self.name), self.device)
 
-    def learn(self, batch: TensorBatch) -> Update:
-        """Updates critics, actor and coefficient (every `policy_delay` calls), then the targets."""
-        batch = scale_rewards(batch, self.config.reward_scale)
-        ent_coef = self.ent_coef()
-        critic = self._critic_loss(batch, ent_coef)
-        metrics = {**critic.metrics, "ent_coef": ent_coef}
-        metrics |= self.critics.update(critic.loss)
-        if self.opt_steps % self.config.policy_delay == 0:
-            actor = self._actor_loss(batch, ent_coef)
-            metrics["entropy"] = -actor.log_prob.mean()
-            metrics |= gradient_step(
-                self.actor_optimizer, actor.loss, "loss_actor", "grad_norm_actor"
-            )
-            self.ent_coef.step(actor.log_prob, batch.weight, self.target_entropy(batch.mask))
-        self.critics.update_target()
-        return Update(metrics=metrics, td_error=mean_abs_error(critic.q, critic.target))
+    def sizes(self) -> Sizes:
+        nvec = discrete_components(self.spec, self.name)
+        largest = sum(math.log(n) for n in nvec)
+        return Sizes(sum(nvec), 0, sum(nvec), self.config.target_entropy_scale * largest)
 
-    def critic_loss(self, batch: TensorBatch, ent_coef: Tensor) -> CriticLoss:
+    def draw_critic_noise(self, batch: TensorBatch) -> None:
+        """Draws nothing: expectations over the actions are exact."""
+
+    def draw_actor_noise(self, batch: TensorBatch) -> None:
+        """Draws nothing: expectations over the actions are exact."""
+
+    def critic_loss(self, batch: TensorBatch, noise: None, ent_coef: Tensor) -> CriticLoss:  # noqa: ARG002
         """Returns the squared TD errors for y = r + d V(s'), where d is 0 if s' is terminal."""
         with torch.no_grad():
             chances = self.choice_probabilities(batch.next_obs, batch.next_mask)
@@ -151,7 +118,7 @@ class DiscreteSac(LearningAgent):
         loss = squared_loss(q - y, batch.weight)
         return CriticLoss(loss, q.detach(), y, {"q_mean": q.detach().mean()})
 
-    def actor_loss(self, batch: TensorBatch, ent_coef: Tensor) -> ActorLoss:
+    def actor_loss(self, batch: TensorBatch, noise: None, ent_coef: Tensor) -> ActorLoss:  # noqa: ARG002
         """Returns E[pi(s)^T (alpha log pi(s) - Q(s))], equation 12."""
         chances = self.choice_probabilities(batch.obs, batch.mask)
         with torch.no_grad():
@@ -163,7 +130,7 @@ class DiscreteSac(LearningAgent):
     def target_entropy(self, mask: Tensor | None) -> float | Tensor:
         """Returns the target entropy, scaled to each row's valid choices. [B, S] -> [B, 1]"""
         if mask is None or self.config.target_entropy is not None:
-            return self.ent_coef.target
+            return super().target_entropy(mask)
         return self.config.target_entropy_scale * self.choices.largest_entropy(mask)
 
     def choice_probabilities(
@@ -176,7 +143,3 @@ class DiscreteSac(LearningAgent):
     @property
     def policy_factory(self) -> PolicyFactory:
         return stochastic_policy(self.spec, self.acting_network())
-
-    @property
-    def update_period(self) -> int:
-        return self.config.policy_delay

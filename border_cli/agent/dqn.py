@@ -16,7 +16,7 @@ reinforcement learning"), and the online network chooses the next action. Mnih e
 weights every 10,000 updates and choose with the target network (`tau=1 target_interval=10000
 double=false`). Gradients from the dueling streams into the shared layers are not scaled by
 2**-0.5. The CQL term is added to DQN; its authors add it to QR-DQN. The defaults of learning rate,
-batch size and exploration suit small problems (docs/agents.md).
+batch size and exploration suit small problems (docs/agents/differences.md).
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ clipped at 10 (`max_grad_norm`), and N and N' are 8 instead of 64. Actions are r
 over evenly spaced fractions instead of sampled ones, in targets as well as when acting. The target
 network is a Polyak average and the online network chooses the next action; in the paper the target
 network is a periodic copy and chooses it (`tau=1 target_interval=10000 double=false`). The defaults
-of learning rate and batch size suit small problems (docs/agents.md).
+of learning rate and batch size suit small problems (docs/agents/differences.md).
 """
 
 from __future__ import annotations

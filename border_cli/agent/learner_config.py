@@ -41,8 +41,8 @@ class LearnerConfig(AgentConfig):
     backend: BackendName = setting(
         BackendName.auto,
         "library that computes updates. auto chooses numpy for dqn, qrdqn, ppo and a2c on a CPU "
-        "with dense layers of relu or tanh, unless the layers or batches are so large that torch "
-        "is faster; such a run starts without torch. torch runs every agent",
+        "with dense layers of relu or tanh and fewer than half a million weights; such a run "
+        "starts without torch. torch runs every agent",
         may_change=True,
     )
     num_threads: int | None = setting(
@@ -72,10 +72,11 @@ class LearnerConfig(AgentConfig):
         "startup",
         may_change=True,
     )
-    normalize_obs: bool = setting(
+    normalize_obs: bool | None = setting(
         False,
         "standardises float observations with running statistics, which are saved with the "
-        "model; integers and pixels are always scaled by the bounds of their space",
+        "model; integers and pixels are always scaled by the bounds of their space. null means "
+        "true if there are floats and no images",
     )
     normalize_reward: bool = setting(
         False,

@@ -149,7 +149,7 @@ class LearningAgent(Agent):
         if self.architecture.acts_in_torch:
             from border_cli.nn.torch_encoder import TorchEncoder  # imported late: rarely used
 
-            normalize = self.config.normalize_obs
+            normalize = "obs" in self._normalization.statistics
             encoder = partial(TorchEncoder, self.architecture, normalize=normalize)
         return partial(twin, self.architecture, encoder, **form)
 

@@ -105,8 +105,12 @@ class Normalization:
         self._architecture = architecture
         self._scales_rewards = config.normalize_reward
         self._divisor = 1.0
-        if config.normalize_obs:
-            if architecture.rows is None or not measured_columns(architecture.rows).any():
+        has_floats = architecture.rows is not None and measured_columns(architecture.rows).any()
+        normalize_obs = config.normalize_obs
+        if normalize_obs is None:
+            normalize_obs = bool(has_floats) and not architecture.images
+        if normalize_obs:
+            if not has_floats:
                 raise ConfigError(
                     "agent.normalize_obs must be false if no part of the observation is a float. "
                     f"env.id={env} has only integers and pixels, which are scaled by their bounds; "
@@ -115,7 +119,7 @@ class Normalization:
             self.statistics["obs"] = RunningStatistics(architecture.row_size)
         if config.normalize_reward:
             self.statistics["returns"] = RunningStatistics(1)
-        self.features = backend.make_features(normalize=config.normalize_obs)
+        self.features = backend.make_features(normalize=normalize_obs)
         self.changes_batches = self._scales_rewards or not self.features.changes_nothing
 
     def update_obs(self, transitions: Transitions) -> None:

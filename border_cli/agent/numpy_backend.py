@@ -80,7 +80,7 @@ class NumpyBackend(Backend):
     def make_features(self, *, normalize: bool) -> FeatureEncoder:
         return NumpyFeatures(self._architecture, normalize=normalize)
 
-    def make_network(self, outputs: int, initialise: Initialise | None = None) -> LearnedNetwork:
+    def make_network(self, outputs: int, initialise: Initialise | None = None) -> DenseNetwork:
         network = DenseNetwork(self._architecture, outputs, self._generator)
         if initialise is not None:
             initialise(network.state_dict())

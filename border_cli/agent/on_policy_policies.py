@@ -14,15 +14,16 @@ from border_cli.agent.greedy import GreedyForm
 from border_cli.agent.policies import CategoricalPolicy, MaskedPolicy, NetworkPolicy
 from border_cli.core.interfaces import PolicyFactory
 from border_cli.core.spaces import BoxSpace, EnvSpec, has_masks
-from border_cli.core.types import Array, Column, Snapshot, num_rows
+from border_cli.core.types import Array, Column, Snapshot, State, num_rows
 from border_cli.nn.arrays import log_softmax
-from border_cli.nn.numpy_network import MakeActing
+from border_cli.nn.numpy_network import MakeActing, NumpyNetwork
 from border_cli.settings.run import ActorExploration
 
 Extras = Mapping[str, NDArray[Any]]
 LOG_PROB: Final = "log_prob"  # column [M]: log-probability of the action when it was sampled
 UNCLIPPED: Final = "unclipped_action"  # column [M, A]: action of a Box before clipping
 LOG_ROOT_2_PI = 0.5 * math.log(2 * math.pi)
+VARIANCE_FLOOR = 1e-6  # added to the variance of state-dependent noise, as in Stable-Baselines3
 
 
 class SamplingPolicy(CategoricalPolicy):
@@ -68,25 +69,90 @@ class BoxPolicy(NetworkPolicy):
 
     def load_snapshot(self, snapshot: Snapshot) -> None:
         super().load_snapshot(snapshot)
-        self._log_std = np.array(snapshot.arrays["noise.log_std"])  # [A]
+        self._log_std = np.array(snapshot.arrays["noise.log_std"])  # [A] or [H, A]
         self._std = np.exp(self._log_std)
 
-    def choose(self, outputs: NDArray[np.float32], *, explore: bool) -> NDArray[Any]:
-        mean = outputs[:, : self._size]
-        return self._clip(self._sample(mean)[0] if explore else mean)
+    def act(self, obs: Array, *, explore: bool) -> NDArray[Any]:
+        return self.explore(obs)[0] if explore else super().act(obs, explore=False)
 
-    def _sample(self, mean: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        noise = self.rng.standard_normal(mean.shape, np.float32)
-        log_prob = -(0.5 * noise**2 + self._log_std + np.float32(LOG_ROOT_2_PI)).sum(1)
-        return mean + self._std * noise, log_prob
+    def choose(self, outputs: NDArray[np.float32], *, explore: bool) -> NDArray[Any]:  # noqa: ARG002
+        return self._clip(outputs[:, : self._size])
 
     def _clip(self, actions: NDArray[np.float32]) -> NDArray[Any]:
         shaped = actions.reshape(-1, *self._space.shape)
         return np.clip(shaped, self._space.low, self._space.high)
 
+    def _sample(self, obs: Array) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Returns actions before clipping and their log-probabilities. [N, A], [N]"""
+        mean = self.network(obs)[:, : self._size]
+        noise = self.rng.standard_normal(mean.shape, np.float32)
+        return mean + self._std * noise, _log_prob(noise, self._log_std)
+
     def explore(self, obs: Array) -> tuple[NDArray[Any], Extras]:
-        actions, log_prob = self._sample(self.network(obs)[:, : self._size])
+        actions, log_prob = self._sample(obs)
         return self._clip(actions), {LOG_PROB: log_prob, UNCLIPPED: actions}
+
+
+def _log_prob(noise: NDArray[np.float32], log_std: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Returns log-probabilities, given standardised noise. [N, A], [A] or [N, A] -> [N]"""
+    log_prob: NDArray[np.float32] = -(0.5 * noise**2 + log_std + np.float32(LOG_ROOT_2_PI)).sum(1)
+    return log_prob
+
+
+class StateDependentPolicy(BoxPolicy):
+    """Generalised state-dependent exploration (gSDE).
+
+    Raffin, Kober and Stulp 2021, "Smooth exploration for robotic reinforcement learning". The noise
+    is a linear function of the network's last hidden layer, whose Gaussian weights are sampled
+    anew when new weights arrive, once per rollout, and every `sample_freq` steps, so that actions
+    change smoothly in between. Each environment has its own function.
+    """
+
+    network: NumpyNetwork
+
+    def __init__(
+        self,
+        rng: np.random.Generator,
+        exploration: ActorExploration = None,
+        *,
+        network: MakeActing,
+        space: BoxSpace,
+        sample_freq: int | None,
+    ) -> None:
+        super().__init__(rng, exploration, network=network, space=space)
+        self._sample_freq = sample_freq
+        self._opt_steps = 0  # updates before the newest weights
+        self._sampled_at = -1  # updates before the weights for which the matrices were sampled
+        self._num_steps = 0  # steps with these matrices
+        self._matrices = np.empty((0, 0, 0), np.float32)  # [N, H, A]
+
+    def load_snapshot(self, snapshot: Snapshot) -> None:
+        super().load_snapshot(snapshot)
+        self._opt_steps = snapshot.opt_steps
+        self._weight_variance = np.exp(2 * self._log_std)  # [H, A]
+
+    def _sample(self, obs: Array) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        outputs, hidden = self.network.outputs_and_hidden(obs)
+        mean = outputs[:, : self._size]
+        if self._sampled_at != self._opt_steps or self._num_steps == self._sample_freq:
+            shape = len(mean), *self._std.shape
+            self._matrices = self._std * self.rng.standard_normal(shape, np.float32)
+            self._sampled_at, self._num_steps = self._opt_steps, 0
+        self._num_steps += 1
+        noise = np.matmul(hidden[:, None], self._matrices)[:, 0]  # [N, A]
+        variance = (hidden**2).dot(self._weight_variance) + np.float32(VARIANCE_FLOOR)
+        log_prob = _log_prob(noise / np.sqrt(variance), 0.5 * np.log(variance))
+        return mean + noise, log_prob
+
+    def state_dict(self) -> State:
+        noise = {"matrices": self._matrices, "at": self._sampled_at, "steps": self._num_steps}
+        return {**super().state_dict(), "noise": noise}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        super().load_state_dict(state)
+        noise = state["noise"]
+        self._matrices = noise["matrices"]
+        self._sampled_at, self._num_steps = int(noise["at"]), int(noise["steps"])
 
 
 def policy_columns(spec: EnvSpec) -> list[Column]:
@@ -98,8 +164,13 @@ def policy_columns(spec: EnvSpec) -> list[Column]:
     return columns
 
 
-def sampling_policy(spec: EnvSpec, network: MakeActing) -> PolicyFactory:
+def sampling_policy(
+    spec: EnvSpec, network: MakeActing, *, gsde: bool, sample_freq: int | None
+) -> PolicyFactory:
     """Returns the factory of an on-policy agent's policy in this environment."""
+    if gsde:
+        policy = partial(StateDependentPolicy, sample_freq=sample_freq)
+        return partial(policy, network=network, space=spec.action)
     if isinstance(spec.action, BoxSpace):
         return partial(BoxPolicy, network=network, space=spec.action)
     policy_class = MaskedSamplingPolicy if has_masks(spec.observation) else SamplingPolicy

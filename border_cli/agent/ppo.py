@@ -25,7 +25,12 @@ from numpy.typing import NDArray
 
 from border_cli.agent.action_space import components_of, format_space
 from border_cli.agent.advantages import Segments, advantages
-from border_cli.agent.densities import ChoiceDensity, Density, GaussianDensity
+from border_cli.agent.densities import (
+    ChoiceDensity,
+    Density,
+    GaussianDensity,
+    StateDependentDensity,
+)
 from border_cli.agent.learning_agent import LearningAgent, norm_metric
 from border_cli.agent.on_policy_policies import (
     LOG_PROB,
@@ -33,14 +38,14 @@ from border_cli.agent.on_policy_policies import (
     policy_columns,
     sampling_policy,
 )
-from border_cli.agent.ppo_config import PpoConfig
+from border_cli.agent.ppo_config import OnPolicyExploration, PpoConfig
 from border_cli.core.interfaces import OnPolicyAgent, PolicyFactory
 from border_cli.core.returns import Moments
 from border_cli.core.spaces import BoxSpace, EnvSpec, split_mask
 from border_cli.core.types import EPISODE, Array, Column, Transitions, Update, map_array
 from border_cli.errors import ConfigError
 from border_cli.nn.arrays import AnyTensor, library_of
-from border_cli.nn.backend import LearnedNetwork, Part
+from border_cli.nn.backend import DenseLearnedNetwork, Part
 from border_cli.nn.batch import TensorBatch, TensorObs
 from border_cli.nn.initial_weights import make_orthogonal
 from border_cli.settings.run import AgentConfig
@@ -128,6 +133,7 @@ class Ppo(LearningAgent, OnPolicyAgent):
         self._needs_preparation = (
             False  # `prepare` scales rewards; actions keep the environment's units
         )
+        self._is_gsde = config.exploration == OnPolicyExploration.gsde
         self._nvec, self._size = self._resolve_actions()
         shared = config.share_network
         self._is_shared = self.architecture.has_encoder if shared is None else shared
@@ -154,12 +160,16 @@ class Ppo(LearningAgent, OnPolicyAgent):
             learned["value"] = self.value = self._make_network(1, gain=1.0)
         self.acting_parts["network"] = self.policy
         if self._nvec is None:  # continuous actions
-            log_std = np.full(self._size, self.config.log_std_init, np.float32)
+            shape = [self._size]
+            if self._is_gsde:
+                last = f"mlp.layers.{len(self.config.hidden)}.weight"
+                shape = [self.policy.state_dict()[last].shape[1], self._size]
+            log_std = np.full(shape, self.config.log_std_init, np.float32)
             self.noise = self.backend.make_parameter("log_std", log_std)
             learned["deviation"] = self.acting_parts["noise"] = self.noise
         return learned
 
-    def _make_network(self, outputs: int, *, gain: float) -> LearnedNetwork:
+    def _make_network(self, outputs: int, *, gain: float) -> DenseLearnedNetwork:
         if not self.config.orthogonal_init:
             return self.backend.make_network(outputs)
         initialise = partial(
@@ -181,9 +191,12 @@ class Ppo(LearningAgent, OnPolicyAgent):
     def _resolve_actions(self) -> tuple[Sequence[int] | None, int]:
         """Returns the choices of an action (None for a Box) and the number of policy outputs."""
         nvec = components_of(self.spec.action)
-        if nvec is not None:
-            return nvec, sum(nvec)
         space = self.spec.action
+        if nvec is not None:
+            if self._is_gsde:
+                allowed = f"needs a Box; env.id={self.spec.id} has {format_space(space)}"
+                self.config.refuse("exploration", "gsde", allowed)
+            return nvec, sum(nvec)
         assert isinstance(space, BoxSpace)
         if not np.issubdtype(np.dtype(space.dtype), np.floating):
             raise ConfigError(
@@ -194,23 +207,41 @@ class Ppo(LearningAgent, OnPolicyAgent):
 
     @property
     def policy_factory(self) -> PolicyFactory:
-        return sampling_policy(self.spec, self.acting_network())
+        config, network = self.config, self.acting_network()
+        return sampling_policy(
+            self.spec, network, gsde=self._is_gsde, sample_freq=config.sample_freq
+        )
 
     def _log_std(self) -> AnyTensor:
         """Returns the logarithms of the standard deviations. [A]"""
         return self.noise.state_dict()["log_std"]
 
-    def density(self, outputs: AnyTensor, mask: AnyTensor | None, action: AnyTensor) -> Density:
-        """Evaluates actions under the policy. [B, outputs], [B, S], [B, K] or [B, A]"""
+    def density(
+        self,
+        outputs: AnyTensor,
+        hidden: AnyTensor | None,
+        mask: AnyTensor | None,
+        action: AnyTensor,
+    ) -> Density:
+        """Evaluates actions under the policy. `hidden` is the last hidden layer, for gSDE alone.
+        [B, outputs], [B, H], [B, S], [B, K] or [B, A]"""
         outputs = outputs[:, : self._size]
         if self._nvec is None:
+            if hidden is not None:
+                return StateDependentDensity(outputs, self._log_std(), hidden, action)
             return GaussianDensity(outputs, self._log_std(), action)
         return ChoiceDensity(self._nvec, outputs, mask, action)
 
-    def _predict(self, features: TensorObs) -> tuple[AnyTensor, AnyTensor]:
-        """Returns policy outputs and values without gradients. [B, outputs], [B, 1]"""
-        outputs = self.policy.predict(features)
-        return outputs, outputs[:, -1:] if self._is_shared else self.value.predict(features)
+    def _predict(self, features: TensorObs) -> tuple[AnyTensor, AnyTensor | None, AnyTensor]:
+        """Returns policy outputs, the last hidden layer (for gSDE alone), and values.
+        [B, outputs], [B, H], [B, 1]"""
+        hidden = None
+        if self._is_gsde:
+            outputs, hidden, _ = self.policy.forward_with_hidden(features)
+        else:
+            outputs = self.policy.predict(features)
+        value = outputs[:, -1:] if self._is_shared else self.value.predict(features)
+        return outputs, hidden, value
 
     def _features(self, obs: TensorObs) -> TensorObs:
         return obs if self.features.changes_nothing else self.features(obs)
@@ -268,27 +299,31 @@ class Ppo(LearningAgent, OnPolicyAgent):
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Returns values and log-probabilities for a slice of the rollout."""
         features, mask = self._split_obs(_slice_obs(rollout.obs, part))
-        outputs, value = self._predict(features)
-        density = self.density(outputs, mask, self._unclipped_actions(rollout)[part])
+        outputs, hidden, value = self._predict(features)
+        density = self.density(outputs, hidden, mask, self._unclipped_actions(rollout)[part])
         arrays: Any = self.backend.to_arrays([value, density.log_prob])
         return arrays[0][:, 0], arrays[1]
 
     def _compute_values(self, obs: Array, rows: int) -> NDArray[np.float32]:
         """Returns the values of observations. [M, …] -> [M]"""
         inputs = (self._split_obs(_slice_obs(obs, part))[0] for part in _split_rows(rows))
-        values = [self._predict(features)[1][:, 0] for features in inputs]
+        values = [self._predict(features)[2][:, 0] for features in inputs]
         return np.concatenate(self.backend.to_arrays(values))
 
     def learn(self, batch: TensorBatch) -> Update | None:
         config, columns = self.config, batch.extras
         assert columns is not None
         features = self._features(batch.obs)
-        outputs, cache = self.policy.forward_with_cache(features)
+        hidden = None
+        if self._is_gsde:
+            outputs, hidden, cache = self.policy.forward_with_hidden(features)
+        else:
+            outputs, cache = self.policy.forward_with_cache(features)
         value, value_cache = outputs[:, -1:], cache
         if not self._is_shared:
             value, value_cache = self.value.forward_with_cache(features)
         action = batch.action if self._nvec is not None else columns[UNCLIPPED]
-        density = self.density(outputs, batch.mask, action)
+        density = self.density(outputs, hidden, batch.mask, action)
         surrogate, squared_errors = self._losses(density.log_prob, value, columns, self._range)
         if config.target_kl is not None and surrogate.approx_kl > KL_FACTOR * config.target_kl:
             return None

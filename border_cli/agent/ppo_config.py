@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import ClassVar
 
 from border_cli.agent.learner_config import Augmentation, LearnerConfig
@@ -11,10 +12,17 @@ from border_cli.settings.networks import Activation
 from border_cli.settings.schedule import ENV_STEPS, Scheduled
 
 
+class OnPolicyExploration(StrEnum):
+    """Exploration strategies of on-policy agents."""
+
+    independent = "independent"
+    gsde = "gsde"
+
+
 @dataclass(kw_only=True)
 class PpoConfig(LearnerConfig):
-    """Proximal policy optimization (Schulman et al. 2017), with the defaults of Stable-Baselines3.
-    conf/agent/a2c.yaml is a variant."""
+    """Proximal policy optimization (Schulman et al. 2017), with the defaults of Stable-Baselines3
+    except for normalisation. conf/agent/a2c.yaml is a variant."""
 
     on_policy: ClassVar[bool] = True
     numpy_networks: ClassVar[bool] = True
@@ -32,6 +40,16 @@ class PpoConfig(LearnerConfig):
         may_change=True,
     )
     adam_epsilon: float = setting(1e-5, "Adam epsilon", above=0)
+    normalize_obs: bool | None = setting(
+        None,
+        "standardises float observations with running statistics, which are saved with the "
+        "model; null means true if there are floats and no images",
+    )
+    normalize_reward: bool = setting(
+        True,
+        "divides rewards by the standard deviation of the running discounted return, which is "
+        "saved with the model",
+    )
     max_grad_norm: float | None = setting(
         0.5, "clips the global gradient norm of all networks; null disables clipping", above=0
     )
@@ -73,8 +91,21 @@ class PpoConfig(LearnerConfig):
     orthogonal_init: bool = setting(
         True, "initialises weights orthogonally, with small ones in the policy's last layer"
     )
+    exploration: OnPolicyExploration = setting(
+        OnPolicyExploration.independent,
+        "independent samples the actions of different steps independently. gsde, for a Box, adds a "
+        "random linear function of the policy's last hidden layer: generalised state-dependent "
+        "exploration (Raffin, Kober and Stulp 2021)",
+    )
+    sample_freq: int | None = setting(
+        None,
+        "steps between random functions of gsde; null samples one per rollout and environment",
+        low=1,
+    )
     log_std_init: float = setting(
-        0.0, "initial log standard deviation of each action dimension of a Box"
+        0.0,
+        "initial log standard deviation of each action dimension of a Box, or with gsde of the "
+        "weights of the random functions",
     )
     clip_reward: float = setting(
         10.0, "clips rewards normalised by normalize_reward to this absolute value", above=0
@@ -84,5 +115,7 @@ class PpoConfig(LearnerConfig):
         super().__post_init__()
         if self.augment != Augmentation.none:
             self.refuse("augment", str(self.augment), "must be none with agent=ppo")
+        if self.exploration != OnPolicyExploration.gsde:
+            self.refuse_beside(["sample_freq"], "must be null unless agent.exploration=gsde")
         if not self.normalize_reward:
             self.refuse_beside(["clip_reward"], "needs agent.normalize_reward=true")

@@ -11,7 +11,7 @@ as kappa goes to 0; for the paper's kappa of 1 nothing changes. Actions can be r
 over a range of quantiles (Section 3.1 of the same paper). The target network is a Polyak average
 and the online network chooses the next action; in the paper the target network is a periodic copy
 and chooses it (`tau=1 target_interval=10000 double=false`). The defaults of learning rate and batch
-size suit small problems (docs/agents.md).
+size suit small problems (docs/agents/differences.md).
 """
 
 from __future__ import annotations

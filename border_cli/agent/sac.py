@@ -19,6 +19,7 @@ authors; the other uses 0.0001 for Hopper, 0.005 for Walker2d and 0.1 for Humano
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
@@ -136,14 +137,25 @@ class EntropyCoefficient(Coefficient):
             self.optimizer.step((-shortfall,))
 
 
-class SoftActorCritic(LearningAgent):
-    """Base of agents with a Gaussian actor, critics and an entropy coefficient.
+class Sizes(NamedTuple):
+    """Sizes of the networks, and the default target entropy, for an action space."""
 
-    Subclasses define the losses and `learn`. Losses receive random numbers as arguments, so that
-    torch can compile them. Called by the learner thread only.
+    actor_outputs: int
+    action: int  # numbers of an action that the critics take
+    critic_outputs: int
+    target_entropy: float  # in nats
+
+
+class SoftActorCritic(LearningAgent):
+    """Base of agents with a stochastic actor, critics and an entropy coefficient. The actor is a
+    squashed Gaussian for Box actions, unless a subclass has another.
+
+    Subclasses define the losses, which receive random numbers as arguments, so that torch can
+    compile them. Called by the learner thread only.
     """
 
     targets: ClassVar[Mapping[str, str]] = CRITIC_TARGETS
+    td_error = staticmethod(mean_abs_error)
     config: SoftConfig
 
     def __init__(
@@ -153,21 +165,25 @@ class SoftActorCritic(LearningAgent):
         spec: EnvSpec,
         device: str,
         seed: int,
-        critic_outputs: int = 1,
         dropout: float = 0.0,
     ) -> None:
-        """Each critic returns `critic_outputs` numbers and has `dropout` in its hidden layers."""
-        self._action_bounds = bounded_actions(spec, self.name)
+        """`dropout`: probability in the hidden layers of the critics."""
         super().__init__(config, spec=spec, device=device, seed=seed)
-        size = self._action_bounds.size
-        self.actor = Network(self.architecture, 2 * size, self.init_generator).to(self.device)
+        sizes = self.sizes()
+        self.actor = Network(self.architecture, sizes.actor_outputs, self.init_generator).to(
+            self.device
+        )
         self.actor_optimizer = self.make_optimizer(
             self.actor, config.learning_rate, config.max_grad_norm
         )
         self.critics = LearnedCritics(
-            config, agent=self, action_size=size, outputs=critic_outputs, dropout=dropout
+            config,
+            agent=self,
+            action_size=sizes.action,
+            outputs=sizes.critic_outputs,
+            dropout=dropout,
         )
-        self.ent_coef = EntropyCoefficient(config, -float(size), self.device)
+        self.ent_coef = EntropyCoefficient(config, sizes.target_entropy, self.device)
         self.register_state(
             actor=self.actor,
             actor_optimizer=self.actor_optimizer,
@@ -176,13 +192,50 @@ class SoftActorCritic(LearningAgent):
             ent_coef_optimizer=self.ent_coef.optimizer,
         )
         self.acting_parts["network"] = self.actor
+        self._critic_loss = self.backend.compile(self.critic_loss)
+        self._actor_loss = self.backend.compile(self.actor_loss)
 
-    def update_actor(self, actor: ActorLoss, weight: Tensor) -> dict[str, Tensor]:
-        """Performs one gradient step of the actor and the coefficient, and returns the metrics."""
-        metrics = {"entropy": -actor.log_prob.mean()}
-        metrics |= gradient_step(self.actor_optimizer, actor.loss, "loss_actor", "grad_norm_actor")
-        self.ent_coef.step(actor.log_prob, weight, self.ent_coef.target)
-        return metrics
+    def learn(self, batch: TensorBatch) -> Update:
+        """Updates critics, actor and coefficient (every `policy_delay` calls), then the targets."""
+        batch = scale_rewards(batch, self.config.reward_scale)
+        ent_coef = self.ent_coef()
+        critic = self._critic_loss(batch, self.draw_critic_noise(batch), ent_coef)
+        metrics = {**critic.metrics, "ent_coef": ent_coef}
+        metrics |= self.critics.update(critic.loss)
+        if self.opt_steps % self.config.policy_delay == 0:
+            actor = self._actor_loss(batch, self.draw_actor_noise(batch), ent_coef)
+            metrics["entropy"] = -actor.log_prob.mean()
+            metrics |= gradient_step(
+                self.actor_optimizer, actor.loss, "loss_actor", "grad_norm_actor"
+            )
+            self.ent_coef.step(actor.log_prob, batch.weight, self.target_entropy(batch.mask))
+        self.critics.update_target()
+        return Update(metrics=metrics, td_error=self.td_error(critic.q, critic.target))
+
+    @abstractmethod
+    def critic_loss(self, batch: TensorBatch, noise: Any, ent_coef: Tensor) -> CriticLoss:
+        """Returns the loss of all critics."""
+
+    @abstractmethod
+    def actor_loss(self, batch: TensorBatch, noise: Any, ent_coef: Tensor) -> ActorLoss:
+        """Returns the loss of the actor."""
+
+    def sizes(self) -> Sizes:
+        """Returns the sizes for the action space; raises ConfigError for a Box without bounds."""
+        size = bounded_actions(self.spec, self.name).size
+        return Sizes(2 * size, size, 1, -float(size))
+
+    def draw_critic_noise(self, batch: TensorBatch) -> Any:
+        """Draws the random numbers of `critic_loss`; here those of the next actions. [B, A]"""
+        return self.backend.normal(*batch.action.shape)
+
+    def draw_actor_noise(self, batch: TensorBatch) -> Any:
+        """Draws the random numbers of `actor_loss`; here those of the actions. [B, A]"""
+        return self.backend.normal(*batch.action.shape)
+
+    def target_entropy(self, mask: Tensor | None) -> float | Tensor:  # noqa: ARG002 - for subclasses
+        """Returns the target entropy in nats, for actions with this mask."""
+        return self.ent_coef.target
 
     def sample_action(self, features: FeatureTensors, noise: Tensor) -> tuple[Tensor, Tensor]:
         """Samples actions in [-1, 1] and returns them with their log-densities. [B, A], [B, 1]"""
@@ -190,7 +243,8 @@ class SoftActorCritic(LearningAgent):
 
     @property
     def policy_factory(self) -> PolicyFactory:
-        return partial(GaussianPolicy, network=self.acting_network(), bounds=self._action_bounds)
+        bounds = bounded_actions(self.spec, self.name)
+        return partial(GaussianPolicy, network=self.acting_network(), bounds=bounds)
 
     @property
     def update_period(self) -> int:
@@ -221,21 +275,6 @@ class Sac(SoftActorCritic):
 
     def __init__(self, config: SacConfig, *, spec: EnvSpec, device: str, seed: int) -> None:
         super().__init__(config, spec=spec, device=device, seed=seed, dropout=config.dropout)
-        self._critic_loss = self.backend.compile(self.critic_loss)
-        self._actor_loss = self.backend.compile(self.actor_loss)
-
-    def learn(self, batch: TensorBatch) -> Update:
-        """Updates critics, actor and coefficient (every `policy_delay` calls), then the targets."""
-        batch = scale_rewards(batch, self.config.reward_scale)
-        ent_coef = self.ent_coef()
-        critic = self._critic_loss(batch, self.draw_critic_noise(batch), ent_coef)
-        metrics = {**critic.metrics, "ent_coef": ent_coef}
-        metrics |= self.critics.update(critic.loss)
-        if self.opt_steps % self.config.policy_delay == 0:
-            actor = self._actor_loss(batch, self.draw_actor_noise(batch), ent_coef)
-            metrics |= self.update_actor(actor, batch.weight)
-        self.critics.update_target()
-        return Update(metrics=metrics, td_error=mean_abs_error(critic.q, critic.target))
 
     def critic_loss(self, batch: TensorBatch, noise: CriticNoise, ent_coef: Tensor) -> CriticLoss:
         """Returns the squared TD errors of all critics."""

@@ -17,7 +17,12 @@ from border_cli.core.types import Batch
 from border_cli.nn.architecture import Architecture
 from border_cli.nn.backend import Backend, Initialise, P, Part, R
 from border_cli.nn.batch import TensorBatch, as_columns
-from border_cli.nn.device import learner_thread, refuse_other_dtype, resolve_device
+from border_cli.nn.device import (
+    learner_thread,
+    open_autograd_context,
+    refuse_other_dtype,
+    resolve_device,
+)
 from border_cli.nn.features import Features
 from border_cli.nn.matmul import describe_matmul
 from border_cli.nn.network import LearnedModule, Network
@@ -47,6 +52,7 @@ class TorchBackend(Backend):
         refuse_other_dtype()
         count_modules()
         self.device = resolve_device(device)
+        open_autograd_context(self.device)
         self._config, self._architecture, self._generator = config, architecture, generator
         self.reason = reason
         # On the CPU, so that a seed gives the same numbers on every device.
@@ -59,7 +65,7 @@ class TorchBackend(Backend):
     def make_features(self, *, normalize: bool) -> Features:
         return Features(self._architecture, normalize=normalize).to(self.device)
 
-    def make_network(self, outputs: int, initialise: Initialise | None = None) -> LearnedModule:
+    def make_network(self, outputs: int, initialise: Initialise | None = None) -> Network:
         network = Network(self._architecture, outputs, self._generator)
         if initialise is not None:
             initialise(self.to_arrays(network.state_dict()))

@@ -23,9 +23,7 @@ from torch import Tensor
 from border_cli.agent.config import TqcConfig
 from border_cli.agent.critics import CriticLoss
 from border_cli.agent.qrdqn import distance, quantile_regression
-from border_cli.agent.sac import ActorLoss, SoftActorCritic, policy_loss, scale_rewards
-from border_cli.core.spaces import EnvSpec
-from border_cli.core.types import Update
+from border_cli.agent.sac import ActorLoss, Sizes, SoftActorCritic, policy_loss
 from border_cli.nn.batch import TensorBatch
 
 
@@ -66,12 +64,12 @@ def quantile_loss(quantiles: Tensor, target: Tensor, weight: Tensor) -> Tensor:
     return (loss + (grad_output * (quantiles - quantiles.detach())).sum()) / count
 
 
-def mean_distance(quantiles: Tensor, target: Tensor) -> Callable[[], NDArray[Any]]:
+def mean_distance(q: Tensor, target: Tensor) -> Callable[[], NDArray[Any]]:
     """Returns a function that computes priorities: the mean of `distance` over critics.
 
     [E, B, M], [B, K] -> () -> [B]
     """
-    return lambda: distance(quantiles, target).mean(dim=0).cpu().numpy()
+    return lambda: distance(q, target).mean(dim=0).cpu().numpy()
 
 
 class Tqc(SoftActorCritic):
@@ -79,26 +77,10 @@ class Tqc(SoftActorCritic):
 
     name: ClassVar[str] = "tqc"
     config: TqcConfig
+    td_error = staticmethod(mean_distance)
 
-    def __init__(self, config: TqcConfig, *, spec: EnvSpec, device: str, seed: int) -> None:
-        super().__init__(
-            config, spec=spec, device=device, seed=seed, critic_outputs=config.num_quantiles
-        )
-        self._critic_loss = self.backend.compile(self.critic_loss)
-        self._actor_loss = self.backend.compile(self.actor_loss)
-
-    def learn(self, batch: TensorBatch) -> Update:
-        """Updates critics, actor and coefficient (every `policy_delay` calls), then the targets."""
-        batch = scale_rewards(batch, self.config.reward_scale)
-        ent_coef = self.ent_coef()
-        critic = self._critic_loss(batch, self.backend.normal(*batch.action.shape), ent_coef)
-        metrics = {**critic.metrics, "ent_coef": ent_coef}
-        metrics |= self.critics.update(critic.loss)
-        if self.opt_steps % self.config.policy_delay == 0:
-            actor = self._actor_loss(batch, self.backend.normal(*batch.action.shape), ent_coef)
-            metrics |= self.update_actor(actor, batch.weight)
-        self.critics.update_target()
-        return Update(metrics=metrics, td_error=mean_distance(critic.q, critic.target))
+    def sizes(self) -> Sizes:
+        return super().sizes()._replace(critic_outputs=self.config.num_quantiles)
 
     def critic_loss(self, batch: TensorBatch, noise: Tensor, ent_coef: Tensor) -> CriticLoss:
         """Returns the quantile losses of all critics. `noise` is for the next actions. [B, A]"""

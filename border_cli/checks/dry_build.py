@@ -20,6 +20,9 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
 from border_cli.checks.needs import USABLE, Needs, refuse_unmet, training_needs
 from border_cli.config.job import Job
 from border_cli.core.interfaces import Agent
@@ -108,10 +111,10 @@ def _build(
 
 
 def _add_findings(job: Job, spec: EnvSpec | None) -> Job:
-    return job if spec is None else replace(job, config=_settings_with_findings(job.config, spec))
+    return job if spec is None else replace(job, config=settings_with_findings(job.config, spec))
 
 
-def _settings_with_findings(config: RunConfig, spec: EnvSpec) -> RunConfig:
+def settings_with_findings(config: RunConfig, spec: EnvSpec) -> RunConfig:
     """Returns the settings with the properties that the trial found: whether the environment has
     action masks, and whether it draws from global generators."""
     env = config.env
@@ -168,20 +171,21 @@ def _try_environments(
     config, timeout_s = effective.config, effective.config.trainer.stall_timeout_s
     env_factory(effective)  # refuses a run without an environment
     count = len(tried_envs)
-    spec = _try(effective.env, timeout_s, tried_envs)
-    effective = effective_settings(_settings_with_findings(config, spec))
+    spec = try_env(effective.env, timeout_s, tried_envs)
+    effective = effective_settings(settings_with_findings(config, spec))
     buffer = config.replay_buffer
     if buffer.dataset is not None or isinstance(buffer, DatasetConfig):
         from border_cli.launch.offline_data import check_dataset
 
         check_dataset(effective, spec)
-    with _call(f"env.id={spec.id}", timeout_s, "compute_reward, called with an empty info,"):
+    with guarded(f"env.id={spec.id}", timeout_s, "compute_reward, called with an empty info,"):
         goal_rewards = build_goal_rewards(effective)
     if goal_rewards is not None:
         goal_rewards.close()
     if config.evaluator.env:
         try:
-            eval_spec = _try(replace(effective.evaluation_env, num_envs=1), timeout_s, tried_envs)
+            evaluation_env = replace(effective.evaluation_env.for_evaluation(), num_envs=1)
+            eval_spec = try_env(evaluation_env, timeout_s, tried_envs)
         except ConfigError as error:
             raise type(error)(f"evaluator.env: {error}") from error
         _refuse_other_masks(spec, eval_spec)
@@ -197,7 +201,7 @@ def _try_together(effective: EffectiveSettings, timeout_s: float) -> None:
     trainer = effective.config.trainer
     num_envs = min(2, effective.config.evaluator.num_episodes)
     evaluation_factory = ENVS.build(replace(effective.evaluation_env, num_envs=num_envs))
-    with _call(f"env.id={effective.env.id}", timeout_s, TOGETHER), ExitStack() as open_envs:
+    with guarded(f"env.id={effective.env.id}", timeout_s, TOGETHER), ExitStack() as open_envs:
         if not trainer.offline and trainer.eval_interval:
             training_factory = ENVS.build(replace(effective.env, num_envs=1))
             open_envs.enter_context(closing(training_factory.make(training=True)))
@@ -216,19 +220,19 @@ def _refuse_other_masks(spec: EnvSpec, eval_spec: EnvSpec) -> None:
         )
 
 
-def _try(settings: EnvConfig, timeout_s: float, tried_envs: Tried) -> EnvSpec:
+def try_env(settings: EnvConfig, timeout_s: float, tried_envs: Tried) -> EnvSpec:
     """Constructs the environment of these settings, and steps it unless `env.probe` is false."""
     for tried_settings, spec in tried_envs:
         if tried_settings == settings:
             return spec
-    calls = partial(_call, f"env.id={settings.id}", timeout_s)
+    calls = partial(guarded, f"env.id={settings.id}", timeout_s)
     spec = try_factory(ENVS.build(settings), calls, plays=settings.probe)
     tried_envs.append((settings, spec))
     return spec
 
 
 @contextmanager
-def _call(subject: str, timeout_s: float, call: str) -> Iterator[None]:
+def guarded(subject: str, timeout_s: float, call: str) -> Iterator[None]:
     """Guards a call of an environment: limits its time and reports its errors."""
     with in_time(subject, call, timeout_s), convert_errors(subject, call):
         yield
@@ -241,13 +245,18 @@ def _check_film(effective: EffectiveSettings) -> None:
     from border_cli.evaluator.film import require_pillow
 
     require_pillow("evaluator.video_interval")
+    render_frame(effective)
+
+
+def render_frame(effective: EffectiveSettings) -> NDArray[np.uint8]:
+    """Renders the first frame of an evaluation environment. [H, W, 3]"""
     subject, make = f"env.id={effective.evaluation_env.id}", film_factory(effective).make
     with (
-        _call(subject, effective.config.trainer.stall_timeout_s, "render"),
+        guarded(subject, effective.config.trainer.stall_timeout_s, "render"),
         closing(make(training=False, render="rgb_array")) as env,
     ):
         env.reset(derived_seed(0, Branch.PROBE, 0))
-        env.frame()
+        return env.frame()
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from border_cli.system.machine import free_memory
 from border_cli.words import size
 
 USABLE = 0.9  # fraction of the free memory
+LARGE_ROW = 60_000  # bytes: two stacks of four grey Atari images have 56,448
 
 
 class MemoryPart(NamedTuple):
@@ -75,6 +76,8 @@ def training_needs(effective: EffectiveSettings, spec: EnvSpec, agent: Agent, na
             # Twice, because the agent gets a copy of the rollout.
             rows, setting = 2 * buffer.n_steps * effective.num_envs, "n_steps"
         because = f"replay_buffer.{setting}={rows} transitions of {size(row)}"
+        if row > LARGE_ROW:
+            because += "; env.resize=[84,84] and env.grayscale=true make images smaller"
         parts.append(MemoryPart("replay buffer", rows * row, because))
     return Needs(name=name, parts=[*parts, agent_part(effective, agent)])
 

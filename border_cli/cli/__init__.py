@@ -1,1 +1,8 @@
 """The commands. Errors become messages and exit statuses here."""
+
+import sys
+
+from border_cli import NO_WINDOWS
+
+if sys.platform == "win32":  # before modules that need fcntl or signals of POSIX
+    sys.exit(NO_WINDOWS)

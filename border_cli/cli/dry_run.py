@@ -8,6 +8,7 @@ from contextlib import closing
 from rich.console import Console
 
 from border_cli.checks.dry_build import Tried, dry_build
+from border_cli.checks.env_report import inspect_env, lines_of
 from border_cli.checks.needs import Needs, refuse_unmet, training_needs
 from border_cli.config.job import Job
 from border_cli.core.stop import Heartbeat, StopFlag
@@ -48,4 +49,7 @@ def _show_job(console: Console, job: Job, tried: Tried) -> Needs:
         lines = header_lines(job, effective, spec, agent, evaluator)
     lines += [("warning", doubt) for doubt in doubts(effective, job.overrides)]
     terminal.header(console, lines)
+    if not job.config.trainer.offline:
+        terminal.say(console, "\nthe environment (border-env)")
+        terminal.header(console, lines_of(inspect_env(effective, tried))[1:])
     return needs

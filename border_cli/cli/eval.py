@@ -25,7 +25,9 @@ from border_cli.errors import ConfigError, RunFailed
 from border_cli.messages import say
 from border_cli.process.monitor import monitored, set_stall_timeout
 from border_cli.process.signals import EarlySignals
+from border_cli.system.display import DISPLAYS, choose_renderer
 from border_cli.system.files import expand_user, is_exported
+from border_cli.system.streams import prints_to_stderr
 from border_cli.words import pluralize
 
 if TYPE_CHECKING:
@@ -71,7 +73,6 @@ SCALED = {  # shown if the environment or the settings define the scale
     "human_normalized": " human-normalized {human_normalized:.1f}",
 }
 EXPORTED = "exported"  # checkpoint name of an exported policy
-DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
 
 
 def _run(typed: Sequence[str], signals: EarlySignals) -> None:
@@ -94,7 +95,7 @@ def _read_render(key: str, value: str) -> str:
     pygame draws nowhere. A video driver that the user has set for pygame is accepted."""
     if value != "human":
         raise ConfigError(f"{key} must be human, got {value!r}")
-    if sys.platform == "linux" and not any(map(os.environ.get, DISPLAYS)):
+    if sys.platform == "linux" and not any(map(os.environ.get, (*DISPLAYS, "SDL_VIDEODRIVER"))):
         raise ConfigError(
             "render=human needs a display, and neither DISPLAY nor WAYLAND_DISPLAY is set. Set "
             "DISPLAY (over ssh: ssh -X), or run the command under xvfb-run, which provides a "
@@ -113,6 +114,7 @@ READERS: Mapping[str, Reader] = {
 }
 
 
+@prints_to_stderr()
 def _evaluate(
     run_dir: Path,
     checkpoint: str | None,
@@ -141,6 +143,7 @@ def _evaluate(
 
     if video is not None:
         refuse_no_film(video)
+        choose_renderer()
     with run_import_path(run_dir, trust=trust):
         if is_exported(run_dir):
             checkpoint = EXPORTED

@@ -26,6 +26,7 @@ from border_cli.messages import say
 from border_cli.process.monitor import monitored, set_stall_timeout
 from border_cli.process.signals import EarlySignals
 from border_cli.system.files import settings_path
+from border_cli.system.streams import prints_to_stderr
 
 HELP = """\
 border-export: writes a saved model as a folder that needs neither the run nor its environment.
@@ -92,6 +93,7 @@ def _run(typed: Sequence[str], signals: EarlySignals) -> None:
     terminal.header(terminal.make_console(), [(name, str(document[name])) for name in document])
 
 
+@prints_to_stderr()
 def _export(
     run: Path,
     folder: Path,

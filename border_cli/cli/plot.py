@@ -43,7 +43,7 @@ border-plot: plots runs with 95 % intervals over seeds.
   --size WIDTHxHEIGHT    size of the picture in inches, such as 6x4; .png has 150 dots per inch
   --stat mean|iqm        mean with Student's t interval (default), or interquartile mean with a
                          stratified bootstrap interval
-  --y METRIC             metric; default: eval/return; docs/metrics.md lists all
+  --y METRIC             metric; default: eval/return; docs/reference/metrics.md lists all
   --x env_steps|opt_steps|time_s
                          x axis; default: env_steps (opt_steps for offline runs)
   --where CONDITIONS     only runs that meet all conditions, such as 'status=done agent=sac';

@@ -25,6 +25,7 @@ from border_cli.errors import ConfigError, RunFailed
 from border_cli.messages import say
 from border_cli.process.monitor import monitored, set_stall_timeout
 from border_cli.process.signals import EarlySignals
+from border_cli.system.streams import prints_to_stderr
 from border_cli.words import format_override, shell_command
 
 if TYPE_CHECKING:
@@ -117,6 +118,7 @@ READERS: Mapping[str, Reader] = {
 }
 
 
+@prints_to_stderr()
 def _record(
     run_dir: Path,
     signals: EarlySignals,

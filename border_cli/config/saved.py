@@ -3,7 +3,7 @@
 The file may come from somebody else. It must be one mapping under the defaults list that we write,
 without aliases, tags (except bytes and paths, which Python callers may use), interpolations and
 Hydra settings. Errors for anything else name the file and the line or entry. No other file of its
-folder is composed. The rules of `SavedSettings` are those of docs/runs.md, "Other people's runs".
+folder is composed. The rules of `SavedSettings` are those of docs/reference/trust.md.
 """
 
 from __future__ import annotations

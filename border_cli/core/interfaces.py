@@ -10,7 +10,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
@@ -449,12 +448,7 @@ class ActorManager(ABC):
     def __enter__(self) -> Self: ...
 
     @abstractmethod
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None: ...
+    def __exit__(self, exc_type: object, *rest: object) -> None: ...
 
     @abstractmethod
     def publish(self, snapshot: Snapshot) -> None:

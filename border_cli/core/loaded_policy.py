@@ -46,6 +46,8 @@ class LoadedPolicy:
         if action_mask is not None:
             parts = obs if isinstance(obs, Mapping) else {"observation": obs}
             obs = {**parts, ACTION_MASK: action_mask}
+        if self._spec.left_out and isinstance(obs, Mapping):
+            obs = {key: part for key, part in obs.items() if key not in self._spec.left_out}
         rows, is_batch = self.rows(obs)
         actions = self._act(rows, explore=False)
         return self.actions(actions) if is_batch else self._read(actions)[0]

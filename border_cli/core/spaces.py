@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from border_cli.core.types import Array, leaves
 
 ACTION_MASK: Final = "action_mask"  # observation key of the mask of valid actions
+GOALS: Final = ("achieved_goal", "desired_goal")  # observation keys of a goal environment
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +139,7 @@ class EnvSpec:
     # Whether each environment has its own states of the global random generators.
     own_generators: bool = False
     raw: RawSpaces | None = None  # spaces of the environment, if known
+    left_out: tuple[str, ...] = ()  # keys of a Dict observation that no agent sees
 
 
 def allocate(space: Space, rows: int) -> Array:

@@ -29,6 +29,7 @@ class Vectorization(StrEnum):
 
     auto = "auto"
     sync = "sync"
+    envpool = "envpool"
 
 
 @dataclass(kw_only=True)
@@ -40,6 +41,24 @@ class GymConfig(EnvConfig):
         [],
         "wrappers in gymnasium.wrappers or module:Class, innermost first: Name or "
         "{Name: {argument: value}}",
+    )
+    ignore: list[str] = setting(
+        [],
+        "keys of a Dict observation to leave out; parts that no network can read, such as text, "
+        "are always left out",
+    )
+    reward_weights: list[float] | None = setting(
+        None, "weights of the numbers in a vector reward; their weighted sum is the reward"
+    )
+    resize: list[int] | None = setting(
+        None, "[height, width] to which images are resized, by averaging pixels", low=1
+    )
+    grayscale: bool = setting(False, "whether images become grey")
+    frame_skip: int = setting(
+        1, "times that each action is repeated; the rewards are summed", low=1, high=1_000
+    )
+    frame_stack: int = setting(
+        1, "number of successive images in an observation", low=1, high=1_000, takes_memory=True
     )
     info_metrics: list[str] = setting(
         [],
@@ -66,7 +85,22 @@ class GymConfig(EnvConfig):
         Vectorization.auto,
         "how an actor steps several environments: auto uses the environment's own vector "
         "implementation where possible; sync steps them one by one, with a separate seed for "
-        "each episode. Runs with trainer=sync or actor_manager=serial always use sync",
+        "each episode; envpool steps them in the C++ of the package EnvPool, also a single one. "
+        "Runs with trainer=sync or actor_manager=serial use sync, unless env.exact_resume=false",
+    )
+    exact_resume: bool = setting(
+        True,
+        "whether a resume of a run with trainer=sync or actor_manager=serial must continue the "
+        "running episodes, which needs env.vectorization=sync; false also allows the others, and "
+        "a resume may then begin new episodes",
+    )
+    num_threads: int | None = setting(
+        None,
+        "threads in which the environments of one actor are stepped, in games of ALE if "
+        "env.num_envs is above 1 and with env.vectorization=envpool; null means the actor's share "
+        "of the cores",
+        low=1,
+        high=1_024,
     )
 
     calls_by_name = True
@@ -77,6 +111,8 @@ class GymConfig(EnvConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.resize is not None and len(self.resize) != 2:
+            self.refuse("resize", self.resize, "must be [height, width]")
         for name in self.info_metrics:
             if not NAME.fullmatch(name) or name in RESERVED:
                 self.refuse(
@@ -85,6 +121,14 @@ class GymConfig(EnvConfig):
                     "must be names in info, of letters, digits, '.', '_' and '-', and none of "
                     f"{', '.join(RESERVED)}",
                 )
+        if self.num_threads is not None and not self._has_threads:
+            self.refuse("num_threads", self.num_threads, "needs env.vectorization=envpool")
+        if not self.exact_resume and self.vectorization == Vectorization.sync:
+            self.refuse("exact_resume", False, "has no effect with env.vectorization=sync")
+
+    @property
+    def _has_threads(self) -> bool:
+        return self.vectorization == Vectorization.envpool or self.entry_point is not None
 
     @property
     def recorded_info(self) -> tuple[str, ...]:
@@ -92,12 +136,39 @@ class GymConfig(EnvConfig):
         return tuple(dict.fromkeys([SUCCESS, *self.info_metrics]))
 
     @property
+    def changes_images(self) -> bool:
+        """Whether images are reduced or stacked."""
+        return bool(self.resize) or self.grayscale or self.frame_stack > 1
+
+    @property
     def human_scores(self) -> tuple[float, float] | None:
         """Published returns of random actions and of a human player."""
         return None
 
     def one_by_one(self) -> Self:
+        if not self.exact_resume:
+            return self
+        if self.vectorization == Vectorization.envpool:
+            self.refuse(
+                "vectorization",
+                "envpool",
+                "needs env.exact_resume=false with trainer=sync or actor_manager=serial, because a "
+                "resume cannot continue the episodes of EnvPool and begins new ones",
+            )
         return replace(self, vectorization=Vectorization.sync)
+
+    def for_evaluation(self) -> Self:
+        return self.in_python()
+
+    def in_python(self) -> Self:
+        """Returns these settings with Gymnasium's own environments, stepped one by one."""
+        sync = Vectorization.sync
+        return replace(self, vectorization=sync, exact_resume=True, num_threads=None)
+
+    def with_threads(self, num_threads: int) -> Self:
+        if self.num_threads is not None or not self._has_threads:
+            return self
+        return replace(self, num_threads=num_threads)
 
     def arguments(self) -> dict[str, Any]:
         """Returns the keyword arguments of the constructor."""
@@ -134,13 +205,6 @@ class AtariConfig(GymConfig):
     full_action_space: bool = setting(
         False, "all 18 actions, instead of those that have an effect in the game"
     )
-    num_threads: int | None = setting(
-        None,
-        "threads in which the environments of one actor are stepped (env.num_envs above 1); null "
-        "means the actor's share of the cores",
-        low=1,
-        high=1_024,
-    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -162,10 +226,7 @@ class AtariConfig(GymConfig):
         return None
 
     def for_evaluation(self) -> Self:
-        return replace(self, episodic_life=False, clip_rewards=False)
-
-    def with_threads(self, num_threads: int) -> Self:
-        return self if self.num_threads is not None else replace(self, num_threads=num_threads)
+        return replace(super().for_evaluation(), episodic_life=False, clip_rewards=False)
 
     def arguments(self) -> dict[str, Any]:
         return self._shared_arguments() | {"max_game_steps": self.max_episode_steps}

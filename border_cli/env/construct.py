@@ -7,6 +7,7 @@ import copy
 import importlib
 import importlib.util
 import inspect
+import math
 import pickle
 import re
 import sys
@@ -34,6 +35,7 @@ PACKAGES = {  # module -> name of the package for pip
     "ale_py": "border-cli[atari]",
     "minatar": "border-cli[minatar]",
     "cv2": "opencv-python",
+    "envpool": "border-cli[envpool]",
     "gymnasium_robotics": "border-cli[robotics]",
     "shimmy": "shimmy[dm-control]",
 }
@@ -47,6 +49,7 @@ REGISTERED_BY = {
     r"dm_control/": "shimmy",
 }
 GIVEN = "python/"  # prefix of the ids of environments passed from Python, see env/python_env.py
+SHOWN_IDS = 8  # in a message
 MINATAR = "MinAtar"
 MINATAR_GAMES = ("asterix", "breakout", "freeway", "seaquest", "space_invaders")
 
@@ -72,6 +75,11 @@ def construct(config: GymConfig, render: str | None = None) -> gym.Env[Any, Any]
     """Constructs an environment and its wrappers, without a reset. One thread at a time."""
     with construction(config):
         env = apply_wrappers(_construct_unwrapped(config, render), config.wrappers)
+        env = _adapt(env, config)
+        if config.changes_images or config.frame_skip > 1:
+            from border_cli.env.frames import Frames
+
+            env = Frames(env, config)
         if config.own_generators:
             from border_cli.env.own_generators import OwnGenerators
 
@@ -85,12 +93,29 @@ def construct(config: GymConfig, render: str | None = None) -> gym.Env[Any, Any]
         return with_masks(env, config)
 
 
+def _adapt(env: gym.Env[Any, Any], config: GymConfig) -> gym.Env[Any, Any]:
+    is_dict = isinstance(env.observation_space, gym.spaces.Dict)
+    is_tuple = isinstance(env.action_space, gym.spaces.Tuple)
+    is_changed = config.ignore or config.reward_weights is not None or is_dict or is_tuple
+    if not is_changed and not hasattr(env.unwrapped, "reward_space"):
+        return env
+    from border_cli.env.adapt import adapt  # imported late: few environments need it
+
+    return adapt(env, config)
+
+
+def left_out(env: gym.Env[Any, Any]) -> tuple[str, ...]:
+    """Returns the keys of the observation that `adapt` left out."""
+    return next((layer.left_out for layer in layers(env) if hasattr(layer, "left_out")), ())
+
+
 def time_limit(config: GymConfig, env: gym.Env[Any, Any]) -> int | None:
     """Returns the number of env steps after which an episode is truncated; None if unlimited."""
     if config.max_episode_steps is not None:
         return config.max_episode_steps
     limits = (layer for layer in layers(env) if isinstance(layer, gym_wrappers.TimeLimit))
-    return min((limit._max_episode_steps for limit in limits), default=None)
+    frames = min((limit._max_episode_steps for limit in limits), default=None)
+    return frames and math.ceil(frames / config.frame_skip)
 
 
 def layers(env: gym.Env[Any, Any]) -> Iterator[Wrapper]:
@@ -123,10 +148,16 @@ def _construct_unwrapped(config: GymConfig, render: str | None) -> gym.Env[Any, 
     try:
         env = gym.make(spec, max_episode_steps=no_limit, disable_env_checker=True, **kwargs)
     except TypeError as error:
-        if not config.kwargs:
+        reason = str(error.__cause__ or error)
+        if config.kwargs:
+            raise ConfigError(
+                f"env.kwargs {config.kwargs} is not accepted by {spec.id}: {reason}"
+            ) from error
+        if "required positional argument" not in reason and "required keyword" not in reason:
             raise
         raise ConfigError(
-            f"env.kwargs {config.kwargs} is not accepted by {spec.id}: {error.__cause__ or error}"
+            f"the constructor of env.id={config.id} needs arguments ({reason}): set them in "
+            "env.kwargs, or name a function that returns the environment: env.id=my_module:make"
         ) from error
     if own_limit is not None and env.unwrapped.spec is not None:
         env.unwrapped.spec.max_episode_steps = own_limit  # read by TimeAwareObservation
@@ -235,14 +266,14 @@ def find_spec(env_id: str | None) -> registration.EnvSpec:
         raise ConfigError("env.id must be set: a Gymnasium id such as CartPole-v1, or module:Id-v0")
     module, _, name = env_id.rpartition(":")
     home = import_named(module, f"env.id={env_id}") if module else None
+    constructor = getattr(home, name, None)
+    if callable(constructor) and name not in registration.registry:
+        return registration.EnvSpec(name, constructor)
     if name.startswith(f"{MINATAR}/"):
         _register_minatar()
     try:
         return gym.spec(_with_version(name))
     except gym.error.Error as error:  # its message suggests similar ids
-        constructor = getattr(home, name, None)
-        if callable(constructor):
-            return registration.EnvSpec(name, constructor)
         refuse_of_other_package(name)
         if name.startswith(GIVEN):
             raise ConfigError(
@@ -251,10 +282,40 @@ def find_spec(env_id: str | None) -> registration.EnvSpec:
                 "of a module does not need this: it is found by its name"
             ) from error
         raise ConfigError(
-            f"env.id={env_id} is not registered with Gymnasium: {error} If another package "
-            f"registers it: imports=[its_module], or env.id=its_module:{name}. If a function "
-            "registers it, call that in a module of your own"
+            f"env.id={env_id} is not registered with Gymnasium: {error} {_suggest_id(home, name)}"
         ) from error
+
+
+def _suggest_id(home: ModuleType | None, name: str) -> str:
+    """Suggests how to register an id, given the module that was imported for it, if any."""
+    if home is not None:
+        package = home.__name__.partition(".")[0]
+        ids = [
+            spec.id
+            for spec in registration.registry.values()
+            if re.match(rf"{re.escape(package)}[.:]", str(spec.entry_point))
+        ]
+        if ids:
+            return f"{home.__name__} registers {', '.join(sorted(ids)[:SHOWN_IDS])}"
+        functions = [key for key, value in vars(home).items() if _registers(key, value, package)]
+        if functions:
+            return (
+                f"{home.__name__} registers no id when it is imported, but may do so by "
+                f"{', '.join(functions)}(): call that in a module of your own"
+            )
+    namespace = name.partition("/")[0]
+    if home is None and namespace != name and not _is_absent(namespace):
+        return f"{namespace} is installed and may register it: env.id={namespace}:{name}"
+    return (
+        f"If another package registers it: imports=[its_module], or env.id=its_module:{name}. If a "
+        "function registers it, call that in a module of your own"
+    )
+
+
+def _registers(key: str, value: object, package: str) -> bool:
+    """Returns whether a name in a module looks like a function of its package that registers."""
+    is_own = inspect.isfunction(value) and f"{value.__module__}.".startswith(f"{package}.")
+    return is_own and key.startswith("register")
 
 
 def _with_version(name: str) -> str:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from border_cli.core.interfaces import GoalRewards
 from border_cli.core.raw_values import ValueConverter, format_value
-from border_cli.core.spaces import DictSpace, EnvSpec
+from border_cli.core.spaces import GOALS, DictSpace, EnvSpec
 from border_cli.env.gym_spaces import raw_space
 from border_cli.errors import BadStep, ConfigError
 
@@ -21,7 +21,6 @@ REWARDS = ValueConverter(
     "is not one number for each pair of goals, computed along their last axis",
     np.dtype(np.float64),
 )
-GOALS = ("achieved_goal", "desired_goal")
 TRIED = 3  # number of goals in the trial call before a run
 
 

@@ -17,6 +17,7 @@ from border_cli.core.types import Beat
 from border_cli.env.config import GymConfig, Vectorization
 from border_cli.env.construct import (
     construct,
+    left_out,
     portable,
     register_portable,
     stacks_images,
@@ -96,13 +97,17 @@ class GymEnvFactory(EnvFactory):
     ) -> Env:
         """Constructs `num_envs` new environments. `render="human"` opens a window for the first.
 
-        For training, uses the environment's own vector implementation if there is one that supports
-        the settings (`env.vectorization`).
+        For training, uses EnvPool, or the environment's own vector implementation if there is one
+        that supports the settings (`env.vectorization`).
         """
         env = self._make_vector(first) if training and render is None else None
         return env or GymEnv(self.config, training=training, render=render, first=first, beat=beat)
 
     def trials(self) -> Iterator[Env]:
+        if self.config.vectorization == Vectorization.envpool:
+            from border_cli.env.envpool import refuse_unsupported
+
+            refuse_unsupported(self.config)
         env = GymEnv(replace(self.config, num_envs=1), training=True)
         self.spec = self._spec_of(env.envs[0])
         generator_finder = self._add_generator_finder(env)
@@ -138,7 +143,14 @@ class GymEnvFactory(EnvFactory):
         return finder
 
     def _make_vector(self, first: int) -> Env | None:
-        """Constructs the environment's own vector implementation; None if it cannot be used."""
+        """Constructs EnvPool's or the environment's own vector implementation; None if it cannot be
+        used."""
+        if self.config.vectorization == Vectorization.envpool:
+            from border_cli.env.envpool import PoolVector
+            from border_cli.env.vector import GymVectorEnv
+
+            pool = PoolVector(self.config, self.spec)
+            return GymVectorEnv(pool, self.spec, first=first, raw=self.spec.raw)
         if self.config.num_envs == 1 or self.config.vectorization == Vectorization.sync:
             return None
         from border_cli.env.vector import GymVectorEnv, NoVectorEnv, construct_vector
@@ -164,9 +176,10 @@ class GymEnvFactory(EnvFactory):
             env_id,
             *raw.converted,
             time_limit(self.config, env),
-            stacked=stacks_images(env),
+            stacked=self.config.frame_stack > 1 or stacks_images(env),
             info_metrics=self.config.recorded_info,
             human_scores=self.config.human_scores,
             own_generators=self.config.own_generators is True,
             raw=raw,
+            left_out=left_out(env),
         )

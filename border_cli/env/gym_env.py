@@ -22,7 +22,7 @@ from border_cli.env.config import GymConfig
 from border_cli.env.construct import construct, missing_packages
 from border_cli.env.episode_state import replay, require_same_row, stack_actions
 from border_cli.env.gym_spaces import allocator, raw_spaces
-from border_cli.env.pictures import choose_renderer, drawn_frame
+from border_cli.env.pictures import drawn_frame
 from border_cli.env.step_results import (
     STEP,
     TERMINATED,
@@ -34,6 +34,7 @@ from border_cli.env.step_results import (
     unpack_reset,
 )
 from border_cli.errors import BadStep
+from border_cli.system.display import choose_renderer
 
 log = logging.getLogger(__name__)
 

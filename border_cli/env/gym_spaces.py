@@ -23,10 +23,8 @@ from border_cli.core.types import Array
 from border_cli.errors import ConfigError
 
 LEAVES = "Box, Discrete, MultiDiscrete, MultiBinary"
-SUPPORTED = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 ENV_ID = "env.id"  # setting that chooses an environment, for messages
 FLATTEN = "; env.wrappers=[FlattenObservation] turns it into a Box"
-IMAGE_OF_GRID = "; env.wrappers=[minigrid.wrappers:ImgObsWrapper] keeps the image alone"
 OWN_WRAPPER = "; a wrapper of your own can turn it into one: env.wrappers=[module:Class]"
 
 
@@ -58,19 +56,19 @@ def raw_space(space: gym.Space[Any], what: str = "", others: str = "") -> RawSpa
     return RawSpace(kind, shape, np.dtype(space.dtype).name, low, high, str(space))
 
 
-def _suggest_wrapper(space: Any, name: str, setting: str) -> str:
+def is_unreadable(space: Any) -> bool:
+    """Returns whether no network can read a part of a Dict observation, even if flattened: text,
+    graphs, sequences, and spaces of users that Gymnasium cannot flatten."""
+    return isinstance(space, spaces.Text) or not _can_flatten(space)
+
+
+def _suggest_wrapper(space: Any, setting: str) -> str:
     """Suggests a wrapper that turns an unsupported observation space into a supported one."""
     if _can_flatten(space):
         return FLATTEN
     if setting != ENV_ID:  # data sets are read without wrappers
         return ""
-    parts = space.spaces.items() if isinstance(space, spaces.Dict) else ()
-    keys = ", ".join(key for key, part in parts if isinstance(part, SUPPORTED))
-    if not keys:
-        return OWN_WRAPPER
-    alone = IMAGE_OF_GRID if name.startswith(("MiniGrid-", "BabyAI-")) else ""
-    filter_wrapper = f"'env.wrappers=[{{FilterObservation: {{filter_keys: [{keys}]}}}}]'"
-    return f"; {filter_wrapper} keeps the others{alone}"
+    return OWN_WRAPPER
 
 
 def _can_flatten(space: Any) -> bool:
@@ -86,7 +84,7 @@ def raw_observation(space: Any, name: str = "", setting: str = ENV_ID) -> RawObs
     """Converts an observation space. Raises ConfigError for an unsupported one, with the setting
     and a suggestion."""
     what = f"{setting}={name}: observation space"
-    others = f" and Dict of these{_suggest_wrapper(space, name, setting)}"
+    others = f" and Dict of these{_suggest_wrapper(space, setting)}"
     if not isinstance(space, spaces.Dict) or not space.spaces:
         return raw_space(space, f"{what} {space}", others)
     parts = {

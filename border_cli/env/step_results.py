@@ -19,6 +19,11 @@ from border_cli.errors import BadStep
 RESET: Final = "reset must return observation and info"
 STEP: Final = "step must return observation, reward, terminated, truncated and info"
 
+OLD_API: Final = (
+    ", as before Gym 0.26; Shimmy converts it: pip install 'shimmy[gym-v21]', then "
+    "env.id=GymV21Environment-v0 env.kwargs.env_id=ID"
+)
+
 _FLAG: Final = (bool, np.bool_)
 _NUMBER: Final = (float, np.floating, int, np.integer)
 
@@ -63,7 +68,8 @@ def _info_value(value: Any) -> float:
 def other_answer(wanted: str, answer: object) -> BadStep:
     """Returns the error for a method that did not return the `wanted` values."""
     got = f"{len(answer)} values" if isinstance(answer, tuple) else format_value(answer)
-    return BadStep(f"{wanted}, got {got}")
+    is_old = wanted == STEP and isinstance(answer, tuple) and len(answer) == 4
+    return BadStep(f"{wanted}, got {got}{OLD_API if is_old else ''}")
 
 
 def unpack_step(answer: Any) -> tuple[Any, Any, Any, Any, Any]:

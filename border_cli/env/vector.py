@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import gymnasium as gym
@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from border_cli.core.interfaces import Env
 from border_cli.core.raw_values import batch_of, copy_values, make_converter
 from border_cli.core.seeding import derived_seed
-from border_cli.core.spaces import EnvSpec, has_masks
-from border_cli.core.types import Array, Episode, Step
+from border_cli.core.spaces import EnvSpec, RawSpaces, has_masks
+from border_cli.core.types import Array, Beat, Episode, State, Step
 from border_cli.env.config import GymConfig
 from border_cli.env.construct import construction, entry_of, missing_packages
 from border_cli.env.gym_spaces import raw_spaces
@@ -34,7 +34,7 @@ from border_cli.env.step_results import (
     unpack_reset,
     unpack_step,
 )
-from border_cli.errors import BadStep
+from border_cli.errors import BadStep, ConfigError
 
 Vector = gym.vector.VectorEnv[Any, Any, Any]
 
@@ -53,7 +53,8 @@ def construct_vector(config: GymConfig, spec_of_single: Callable[[], EnvSpec]) -
         entry = copy.copy(entry_of(config))
         if entry.vector_entry_point is None:
             raise NoVectorEnv("there is none")
-        if config.wrappers or entry.additional_wrappers:
+        adapted = config.wrappers or config.ignore or config.reward_weights or config.changes_images
+        if adapted or config.frame_skip > 1 or entry.additional_wrappers:
             raise NoVectorEnv("wrappers apply to single environments only")
         spec = spec_of_single()
         if has_masks(spec.observation):
@@ -85,7 +86,10 @@ def _check_equal(env: Vector, spec: EnvSpec) -> None:
     mode = env.metadata.get("autoreset_mode")
     if mode != AutoresetMode.NEXT_STEP:
         raise NoVectorEnv(f"its autoreset mode is {mode}, not AutoresetMode.NEXT_STEP")
-    ours = raw_spaces(env.single_observation_space, env.single_action_space, spec.id).converted
+    try:
+        ours = raw_spaces(env.single_observation_space, env.single_action_space, spec.id).converted
+    except ConfigError as error:
+        raise NoVectorEnv(f"it is not adapted like a single environment: {error}") from error
     # Compared as strings, because bounds are arrays.
     if str(ours) != str((spec.observation, spec.action)):
         raise NoVectorEnv(f"its spaces {ours} differ from a single environment's")
@@ -109,14 +113,19 @@ class GymVectorEnv(Env):
     implementation draws the seeds of later ones.
     """
 
-    def __init__(self, env: Vector, spec: EnvSpec, *, first: int) -> None:
+    def __init__(
+        self, env: Vector, spec: EnvSpec, *, first: int, raw: RawSpaces | None = None
+    ) -> None:
+        """`raw` are the spaces of a single environment, if they replace those of `env`."""
         self.num_envs = env.num_envs
         self._env = env
         self._id = spec.id
         self._limit = spec.max_episode_steps
         self._info_metrics = spec.info_metrics
         self._first = first
-        raw = raw_spaces(env.single_observation_space, env.single_action_space, spec.id)
+        self._resumes = 0  # resumes so far, each with new episodes
+        if raw is None:
+            raw = raw_spaces(env.single_observation_space, env.single_action_space, spec.id)
         self._check = make_converter(raw.observation)
         self._returns_new = getattr(env.unwrapped, "returns_new_arrays", False) is True
         self._actions = batch_of(raw.action)
@@ -135,6 +144,17 @@ class GymVectorEnv(Env):
         self._score = np.zeros(self.num_envs)  # [N] float64
         self._length = np.zeros(self.num_envs, np.int64)  # [N]
         return self._obs
+
+    def state_dict(self) -> State:
+        """Returns the number of resumes, from which `resume` derives an unused seed."""
+        return {"resumes": self._resumes}
+
+    def resume(
+        self, seed: int, state: Mapping[str, Any], beat: Beat = lambda: None
+    ) -> tuple[Array, list[int]]:
+        del beat
+        self._resumes = int(state.get("resumes", 0)) + 1
+        return self.reset(derived_seed(seed, self._resumes)), list(range(self.num_envs))
 
     def step(self, action: NDArray[Any]) -> Step:
         """Acts once in each environment that does not reset. All arrays of the step are new."""

@@ -52,6 +52,7 @@ from border_cli.evaluator.runner import (
 )
 from border_cli.launch.effective import EffectiveSettings
 from border_cli.launch.trial import try_environments
+from border_cli.nn.architecture import Image
 from border_cli.registry import (
     ACTOR_MANAGERS,
     AGENTS,
@@ -128,14 +129,17 @@ def encoders_of(agent: Agent) -> list[tuple[str, str]]:
     """Returns a header entry with one line for each image that the agent encodes, if any."""
     if not isinstance(agent, LearningAgent):
         return []
-    lines = []
-    for key, image in agent.architecture.images.items():
-        channels, height, width = image.shape
-        axis = "first" if [*image.axes] == sorted(image.axes) else "last"
-        name = f"{key}: " if key else ""
-        layout = f"{pluralize(channels, 'channel')} {axis}"
-        lines.append(f"{name}{height} x {width}, {layout}, network {image.network}")
+    images = agent.architecture.images.items()
+    lines = [f"{key}: {describe(image)}" if key else describe(image) for key, image in images]
     return [("images", "\n".join(lines))] if lines else []
+
+
+def describe(image: Image) -> str:
+    """Describes the size and layout of an image, and the network that encodes it."""
+    channels, height, width = image.shape
+    axis = "first" if [*image.axes] == sorted(image.axes) else "last"
+    layout = f"{pluralize(channels, 'channel')} {axis}"
+    return f"{height} x {width}, {layout}, network {image.network}"
 
 
 def build_first_agent(effective: EffectiveSettings, spec: EnvSpec) -> Agent:
@@ -300,7 +304,7 @@ def build_evaluation_runner(
         trial=partial(
             try_environments,
             "the environment of evaluations",
-            ENVS.build(replace(effective.evaluation_env, num_envs=1)),
+            ENVS.build(replace(effective.evaluation_env.for_evaluation(), num_envs=1)),
             spec,
             plays=config.env.probe,
         ),

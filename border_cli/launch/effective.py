@@ -48,7 +48,8 @@ class EffectiveSettings:
 
     @cached_property
     def env(self) -> EnvConfig:
-        """`env` of the actors, which step one by one unless actors and learner run freely."""
+        """`env` of the actors, which by default step one by one unless actors and learner run
+        freely."""
         cores_each = available_cores() // max(1, self.num_actors)
         env = self.config.env.with_threads(max(1, cores_each))
         return env.one_by_one() if self.reproducible or self.in_lockstep else env

@@ -17,14 +17,15 @@ from border_cli.config.job import Job, Source
 from border_cli.config.tuned import tuned_files
 from border_cli.core.interfaces import Agent, Evaluator
 from border_cli.core.output import FILE_ONLY
-from border_cli.core.spaces import DictSpace, EnvSpec, Space
+from border_cli.core.spaces import GOALS, DictSpace, EnvSpec, Space
+from border_cli.env.config import GymConfig
 from border_cli.evaluator.config import LOCAL, EpisodesConfig
 from border_cli.launch.build import backend_lines, encoders_of, normalizing_wrappers
 from border_cli.launch.effective import EffectiveSettings
 from border_cli.launch.run import Run, restored_line
 from border_cli.recorder import terminal
 from border_cli.registry import STEP_PROCESSORS, TRAINERS
-from border_cli.replay_buffer.config import RolloutConfig, rows_of_share
+from border_cli.replay_buffer.config import HindsightConfig, RolloutConfig, rows_of_share
 from border_cli.settings.run import ReplayRatioConfig
 from border_cli.step_processor.config import MULTI_STEP, ONE_STEP
 from border_cli.system.machine import available_cores
@@ -63,7 +64,10 @@ def header_lines(
         ("border_cli", f"{__version__}   {config.name}   seed {config.seed}"),
         *choice_lines(job),
         ("env", f"{spec.id}, observes {_space(spec.observation)}, acts {_space(spec.action)}"),
+        *([("left out", f"observation {', '.join(spec.left_out)}")] if spec.left_out else []),
+        *_goal_lines(effective, spec),
         *_generator_lines(effective, spec),
+        *_vectorization_lines(effective),
         *encoders_of(agent),
         ("trainer", trainer_line(effective)),
         *schedule_lines(effective),
@@ -109,6 +113,15 @@ def _space(space: Space) -> str:
     return format_space(space)
 
 
+def _goal_lines(effective: EffectiveSettings, spec: EnvSpec) -> list[tuple[str, str]]:
+    """Suggests hindsight replay for an environment with goals that is learned without it."""
+    parts = spec.observation.spaces if isinstance(spec.observation, DictSpace) else {}
+    buffer = effective.config.replay_buffer
+    if not parts.keys() >= {*GOALS} or buffer.on_policy or isinstance(buffer, HindsightConfig):
+        return []
+    return [("goals", "replay_buffer=hindsight also learns from the goals that were reached")]
+
+
 def _generator_lines(effective: EffectiveSettings, spec: EnvSpec) -> list[tuple[str, str]]:
     """Returns a line on the reproducibility of the env's global random draws, if there are any."""
     if not spec.own_generators:
@@ -119,6 +132,14 @@ def _generator_lines(effective: EffectiveSettings, spec: EnvSpec) -> list[tuple[
             ("generators", f"{draws}, which actor threads share; runs and scores do not repeat")
         ]
     return [("generators", f"{draws}; each env has states of its own, seeded with each episode")]
+
+
+def _vectorization_lines(effective: EffectiveSettings) -> list[tuple[str, str]]:
+    """Returns a line on environments that may not be resumed exactly due to their settings."""
+    env = effective.env
+    if isinstance(env, GymConfig) and not env.exact_resume:
+        return [("vectorization", f"{env.vectorization}; a resume may begin new episodes")]
+    return []
 
 
 def trainer_line(effective: EffectiveSettings) -> str:

@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from types import FrameType
+from typing import Any
 
 from border_cli.agent.policies import RandomPolicy
 from border_cli.core.interfaces import Env, EnvFactory
 from border_cli.core.seeding import Branch, derived_seed, generator
 from border_cli.core.spaces import EnvSpec, has_masks
 from border_cli.errors import BorderError, ConfigError, ProbeFailed
+from border_cli.system.display import display_hint
 from border_cli.system.machine import failed_allocation
 
 STEPS = 3
@@ -32,6 +34,7 @@ MACHINERY = (  # prefixes of modules between this package and an environment
     *("gymnasium.core", "gymnasium.envs.registration", "gymnasium.vector", "gymnasium.wrappers"),
 )
 
+AUTOMATIC = "gymnasium.wrappers.common"  # module of the wrappers that Gymnasium adds by itself
 Calls = Callable[[str], AbstractContextManager[None]]  # context manager for the named call
 
 
@@ -71,10 +74,21 @@ def convert_errors(who: str, call: str) -> Iterator[None]:
         if failed_allocation(error) is not None:
             raise  # reported later with the settings that need memory
         what = "".join(traceback.format_exception_only(error)).rstrip()
+        what += _in_wrapper(error) + display_hint(what)
         lines = lines_of(traceback.walk_tb(error.__traceback__))
         if not lines and call in EXPECTED:
             what += f" (Gymnasium's {EXPECTED[call]})"
         raise ProbeFailed(f"{who}: {call} raised {what}\n{lines}".rstrip()) from error
+
+
+def _in_wrapper(error: BaseException) -> str:
+    """Names the wrapper that raised an error, if it was not the environment inside."""
+    owners = [frame.f_locals.get("self") for frame, _ in traceback.walk_tb(error.__traceback__)]
+    envs: list[Any] = [owner for owner in owners if hasattr(owner, "unwrapped")]
+    if not envs or envs[-1].unwrapped is envs[-1]:
+        return ""
+    wrapper = type(envs[-1])
+    return "" if wrapper.__module__ == AUTOMATIC else f" (in the wrapper {wrapper.__name__})"
 
 
 def try_factory(factory: EnvFactory, calls: Calls, *, plays: bool) -> EnvSpec:

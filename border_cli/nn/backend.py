@@ -55,6 +55,14 @@ class LearnedNetwork(Part, Protocol):
         """
 
 
+class DenseLearnedNetwork(LearnedNetwork, Protocol):
+    """A network that ends in dense layers."""
+
+    def forward_with_hidden(self, *inputs: Any) -> tuple[AnyTensor, AnyTensor, Any]:
+        """Returns the outputs and the last hidden layer, detached, and the cache for `backward`.
+        [B, …] -> [B, outputs], [B, H]"""
+
+
 class FeatureEncoder(Protocol):
     """An encoder of observations as inputs of networks."""
 
@@ -111,7 +119,9 @@ class Backend(ABC):
         """Builds the encoder of observations."""
 
     @abstractmethod
-    def make_network(self, outputs: int, initialise: Initialise | None = None) -> LearnedNetwork:
+    def make_network(
+        self, outputs: int, initialise: Initialise | None = None
+    ) -> DenseLearnedNetwork:
         """Builds a network of the agent's architecture. `initialise` may replace its weights."""
 
     @abstractmethod

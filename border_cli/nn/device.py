@@ -35,6 +35,14 @@ def resolve_device(name: str) -> torch.device:
     return torch.device(name)
 
 
+def open_autograd_context(device: torch.device) -> None:
+    """Creates the CUDA context of autograd's thread, or torch warns if the first kernel of the
+    first backward pass is a matrix product."""
+    if device.type == "cuda":
+        leaf = torch.ones(1, device=device, requires_grad=True)
+        torch.autograd.grad(2 * leaf, leaf)
+
+
 def refuse_other_dtype() -> None:
     """Raises ConfigError if torch's default dtype, and hence that of weights, is not float32."""
     dtype = torch.get_default_dtype()

@@ -82,6 +82,12 @@ class Network(LearnedModule):
         result: Tensor = self.mlp(self.torso(features))  # [B, outputs]
         return result
 
+    def forward_with_hidden(self, features: FeatureTensors) -> tuple[Tensor, Tensor, Tensor]:
+        """See `DenseLearnedNetwork.forward_with_hidden` in `nn/backend.py`."""
+        hidden = self.mlp.trunk(self.torso(features))
+        outputs = self.mlp.layers[-1](hidden)
+        return outputs.detach(), hidden.detach(), outputs
+
 
 def target_of(network: M) -> M:
     """Returns a copy without gradients: a target network, updated by `polyak_update`."""

@@ -231,6 +231,11 @@ class DenseNetwork(LearningNetwork):
     def forward_with_cache(self, rows: Rows) -> tuple[Rows, Cache]:
         return self._mlp.forward_with_cache(rows)
 
+    def forward_with_hidden(self, rows: Rows) -> tuple[Rows, Rows, Cache]:
+        """See `DenseLearnedNetwork.forward_with_hidden` in `nn/backend.py`."""
+        outputs, cache = self._mlp.forward_with_cache(rows)
+        return outputs, cache[-2], cache  # the last layer is linear, so its inputs precede it
+
     def backward(self, cache: Cache, grad_output: Rows) -> tuple[Rows, ...]:
         self._mlp.backward(cache, grad_output)
         return self.gradients

@@ -220,6 +220,11 @@ class NumpyMlp:
 
     def __call__(self, rows: Rows, noises: Sequence[Rows] = ()) -> Rows:
         """[N, inputs] -> [N, outputs]; `noises` contains the noise of each noisy layer."""
+        return self.outputs_and_hidden(rows, noises)[0]
+
+    def outputs_and_hidden(self, rows: Rows, noises: Sequence[Rows] = ()) -> tuple[Rows, Rows]:
+        """Returns the outputs, and the inputs of the last layer. [N, outputs], [N, last hidden]"""
+        inputs = rows
         for i, (weight, bias) in enumerate(self.layers):
             inputs, rows = rows, rows.dot(weight)
             rows += bias
@@ -229,7 +234,7 @@ class NumpyMlp:
                 if self.norms:
                     normalise(rows, *self.norms[i])
                 self.activate(rows)
-        return rows
+        return rows, inputs
 
 
 def _apply_noise(rows: Rows, weight: Rows, bias: Rows, noise: Rows) -> Rows:
@@ -273,6 +278,10 @@ class NumpyNetwork(ActingNetwork):
 
     def outputs(self, rows: Rows) -> Rows:
         return self._mlp(rows)
+
+    def outputs_and_hidden(self, obs: Any) -> tuple[Rows, Rows]:
+        """Returns the outputs and the last hidden layer. [N, …] -> [N, outputs], [N, H]"""
+        return self._mlp.outputs_and_hidden(obs if self._encode is None else self._encode(obs))
 
 
 class NumpyValueNetwork(ActingNetwork):

@@ -10,7 +10,6 @@ import logging
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from types import TracebackType
 from typing import Any, Final, Self
 
 from border_cli.actor_manager.actor import ActorFactory, copy_experience
@@ -178,12 +177,7 @@ class RayActorManager(ActorManager):
             trial=None if trial is None else pack(SETTING, make_actor.imports, trial),
         )
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, exc_type: object, *rest: object) -> None:
         self.stop()
         self._close()
         if exc_type is None and self._broker.crash:  # do not hide a propagating exception

@@ -49,6 +49,7 @@ def spec_as_json(spec: EnvSpec) -> dict[str, Any]:
         "observation": {key: _as_json(part) for key, part in spec.raw.observation.parts.items()},
         "masked": has_masks(spec.observation),
         "action": _as_json(spec.raw.action),
+        "left_out": list(spec.left_out),
     }
 
 
@@ -58,7 +59,10 @@ def spec_from_json(content: Mapping[str, Any]) -> EnvSpec:
     observation = parts.get("") or RawDict(parts, content["masked"])
     raw = RawSpaces(observation, _from_json(content["action"]))
     limit, stacked = content["max_episode_steps"], content["stacked"]
-    return EnvSpec(content["id"], *raw.converted, limit, stacked=stacked, raw=raw)
+    left_out = tuple(content["left_out"])
+    return EnvSpec(
+        content["id"], *raw.converted, limit, stacked=stacked, raw=raw, left_out=left_out
+    )
 
 
 def _as_json(space: RawSpace) -> dict[str, Any]:

@@ -107,10 +107,8 @@ class EnvConfig(GroupConfig, path="env"):
     )
 
     def one_by_one(self) -> Self:
-        """Returns the settings for environments that are stepped one by one.
-
-        A resume cannot restore the random numbers of a vector implementation.
-        """
+        """Returns the settings for runs that resume exactly: environments are stepped one by one,
+        because a resume cannot restore the random numbers of a vector implementation."""
         return self
 
     def for_evaluation(self) -> Self:

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 STREAMS = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
@@ -24,3 +25,22 @@ def prepare_streams() -> None:
             os.set_inheritable(descriptor, True)
     with suppress(AttributeError):  # a replaced stdout may lack `reconfigure`
         sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
+
+
+@contextmanager
+def prints_to_stderr() -> Iterator[None]:
+    """Within the block, or a function decorated with it, all that is written to stdout goes to
+    stderr: simulators print from Python and from C, and the stdout of a command with --json is one
+    object."""
+    import ctypes  # imported late: commands that play no environment do not need it
+
+    sys.stdout.flush()
+    stdout = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        ctypes.CDLL(None).fflush(None)  # the buffers of C
+        os.dup2(stdout, 1)
+        os.close(stdout)

@@ -6,7 +6,7 @@ rung are promoted. Here a promoted trial resumes from its checkpoints. In additi
 worst third of a rung are pruned early if they are significantly worse than the best one. All other
 trials wait until every trial has started. They are then promoted, the most promising first, while
 the study's budget lasts. This helps trials that learn slowly at first, and half of the budget is
-reserved for it (docs/benchmarks.md).
+reserved for it (docs/inside/benchmarks.md).
 
 Trials are compared with the moderated t of Smyth 2004, "Linear models and empirical Bayes methods
 for assessing differential expression in microarray experiments": the variance of a difference is
