@@ -31,6 +31,10 @@ This one needs the extras `atari` and `bench`:
 
     python -m benchmarks.atari          Pong: steps/s and updates/s, against ALE, EnvPool and others
 
+This one needs the extra `envpool`, `gymnasium[box2d,mujoco]` and `minigrid`:
+
+    python -m benchmarks.envpool        EnvPool's transitions against Gymnasium's; env steps/s
+
 These need the extra `tune`:
 
     python -m benchmarks.halving      how often pruning discards the best trial, simulated
@@ -45,11 +49,11 @@ This one needs a GPU:
     python -m benchmarks.gpu            the tests marked `gpu`; updates/s against plain torch loops
 
 The scores of the agents are a separate table, which takes hours: `python -m benchmarks.results
---help`.
+--help`. So is the trial of other people's environments: `python -m benchmarks.third_party --help`.
 
 Within a part, all contenders take turns, and every ratio is computed within one repetition. Each
 measurement runs in its own process. Leave the machine idle: `other_cores` in each row is the
-number of cores that other programs kept busy. docs/benchmarks.md describes the method.
+number of cores that other programs kept busy. docs/inside/benchmarks.md describes the method.
 """
 
 from __future__ import annotations

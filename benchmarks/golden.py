@@ -88,13 +88,14 @@ def cases() -> Case:
             runs[f"{agent}_{name}"] = [f"agent={agent}", *env, *SMALL, "trainer=sync"]
     rollouts = [*SMALL[:2], "env.num_envs=4", "actor_manager.num_actors=1",
                 "replay_buffer.n_steps=32"]  # fmt: skip
-    runs["ppo"] = ["agent=ppo", *discrete, *rollouts]
-    runs["a2c"] = ["agent=a2c", *discrete, *rollouts, "replay_buffer.n_epochs=1"]
-    runs["ppo_box"] = ["agent=ppo", *box, *rollouts, "agent.normalize_obs=true",
-                       "agent.normalize_reward=true"]  # fmt: skip
+    unscaled = [*rollouts, "agent.normalize_obs=false", "agent.normalize_reward=false"]
+    runs["ppo"] = ["agent=ppo", *discrete, *unscaled]
+    runs["a2c"] = ["agent=a2c", *discrete, *unscaled, "replay_buffer.n_epochs=1"]
+    runs["ppo_box"] = ["agent=ppo", *box, *rollouts]
+    runs["ppo_gsde"] = [*runs["ppo_box"], "agent.exploration=gsde", "agent.sample_freq=5"]
     runs["ppo_torch"] = [*runs["ppo"], "agent.backend=torch"]
     for name, env in MASKED.items():
-        runs[f"ppo_{name}"] = ["agent=ppo", *env, *rollouts]
+        runs[f"ppo_{name}"] = ["agent=ppo", *env, *unscaled]
     runs["discrete_sac"] = ["agent=discrete_sac", *discrete, *SMALL, "trainer=sync"]
     for agent in ("discrete_sac", "sac", "cql", "tqc"):
         runs[f"{agent}_compiled"] = [*runs[agent], "agent.compile=true"]

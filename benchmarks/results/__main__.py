@@ -3,7 +3,7 @@
     python -m benchmarks.results                    runs the cells that are missing or stale
     python -m benchmarks.results dqn_cartpole       one row; '*_pendulum*' for several rows
     python -m benchmarks.results --list             shows the rows, with stale cells and the reasons
-    python -m benchmarks.results --report           writes docs/results.md and docs/results/*.svg
+    python -m benchmarks.results --report           writes docs/inside/results.md and its curves
 
 A cell is one seed of one row: `border-train` from the command line, then `border-eval` with 100
 fresh episodes on the best and the last model; or a data set recorded by `border-record`; or

@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from threading import Lock, local
+from typing import NamedTuple
 
 PATIENCE_S = 10.0  # seconds between SIGTERM and SIGKILL
 SHOWN_LINES = 15  # last lines of the log of a failed process
@@ -25,6 +26,13 @@ class Failed(Exception):
     """Raised when a process fails."""
 
 
+class Ended(NamedTuple):
+    """A process that has ended."""
+
+    output: str
+    cpu_s: float  # of the process and the children that it has waited for
+
+
 class Children:
     """Runs commands, one per calling thread; any thread may `stop` them all.
 
@@ -41,8 +49,9 @@ class Children:
 
     def run(
         self, command: Sequence[str], *, folder: Path, log: Path, variables: dict[str, str]
-    ) -> str:
-        """Returns the standard output, which is also logged; raises Failed with the log's end."""
+    ) -> Ended:
+        """Returns the standard output, which is also logged, and the CPU time; raises Failed with
+        the log's end."""
         with log.open("a", encoding="utf-8") as errors:
             errors.write(f"$ {' '.join(command)}\n")
             errors.flush()
@@ -59,7 +68,11 @@ class Children:
                 )
                 os.sched_setaffinity(process.pid, self._share())
                 self._running.add(process)
-            output, _ = process.communicate()
+            assert process.stdout is not None
+            with process.stdout as stdout:
+                output = stdout.read()
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
             errors.write(output)
         with self._lock:
             self._running.discard(process)
@@ -68,7 +81,7 @@ class Children:
         if process.returncode:
             last = log.read_text(encoding="utf-8").splitlines()[-SHOWN_LINES:]
             raise Failed(f"exit status {process.returncode}:\n  " + "\n  ".join(last))
-        return output
+        return Ended(output, usage.ru_utime + usage.ru_stime)
 
     def _share(self) -> list[int]:
         """Returns the cores of this thread; call with the lock held."""

@@ -7,10 +7,13 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from benchmarks.results.cells import Content
 from benchmarks.results.kinds import Bar
 
 Finished = Mapping[str, Mapping[int, Content]]  # cells by row and seed
+DRAWS = 20_000  # resamples of a bootstrap
 CLOSE = 0.05  # fraction below the recorded policy that still counts as near
 
 
@@ -51,6 +54,31 @@ def success_over_seeds(cells: Mapping[int, Content], model: str = "best") -> Spr
     """Summarizes the success rates in fresh episodes; None if no cell has `is_success`."""
     rates = [cell[model]["success"] for cell in cells.values() if "success" in cell[model]]
     return spread(rates) if rates else None
+
+
+class Difference(NamedTuple):
+    """The mean difference between two rows in the percentage of a score range, with its 95 %
+    interval."""
+
+    mean: float
+    low: float
+    high: float
+
+
+def difference(
+    ours: Mapping[int, Content], theirs: Mapping[int, Content], score_range: tuple[float, float]
+) -> Difference | None:
+    """Compares the last models of two rows by a bootstrap over seeds (Efron 1979, percentiles);
+    None if either has none."""
+    rows = [np.array([cell["last"]["mean"] for cell in cells.values()]) for cells in (ours, theirs)]
+    if not all(map(len, rows)):
+        return None
+    low, high = score_range
+    rng = np.random.default_rng(0)
+    draws = [row[rng.integers(len(row), size=(DRAWS, len(row)))].mean(1) for row in rows]
+    scale = 100 / (high - low)
+    interval = np.quantile(draws[0] - draws[1], [0.025, 0.975]) * scale
+    return Difference((rows[0].mean() - rows[1].mean()) * scale, *interval)
 
 
 def verdict(name: str, bar: Bar, seeds: int, finished: Finished, *, model: str = "best") -> Verdict:

@@ -43,6 +43,9 @@ class Run(Row):
     bar: Bar = Bar()
     published: str = ""  # score of the RL Zoo
     recording: str | None = None  # row of the data set, if offline
+    # Score of a random and of a good policy. If given, the row is judged by the difference between
+    # its last models and those of its peer.
+    score_range: tuple[float, float] | None = None
 
     @property
     def needs(self) -> str | None:

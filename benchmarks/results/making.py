@@ -16,7 +16,7 @@ from typing import Any
 from benchmarks.isolated import command
 from benchmarks.machine import Others, facts
 from benchmarks.results.cells import Content, commit, read, write
-from benchmarks.results.children import Children
+from benchmarks.results.children import Children, Ended
 from benchmarks.results.kinds import Cell, Peer, Recording, Row, Run
 from benchmarks.results.rows import ROWS, recording_of
 from benchmarks.results.settings import (
@@ -88,7 +88,8 @@ class Workshop:
         folder = self.product_of(row, seed)
         folder.parent.mkdir(parents=True, exist_ok=True)
         began_s = time.monotonic()
-        self._call(row, seed, "border-train", *row.typed, f"seed={seed}", f"run_dir={folder}")
+        words = ("border-train", *row.typed, f"seed={seed}", f"run_dir={folder}")
+        cpu_s = self._call(row, seed, *words).cpu_s
         wall_s = time.monotonic() - began_s
         source = read(Cell(recording_of(row.recording), 0)) if row.recording else None
         run = read_run(folder)
@@ -102,6 +103,7 @@ class Workshop:
             **{name: run[name] for name in ("exit_reason", "best_opt_steps")},
             **{name: run[name] for name in ("env_steps", "opt_steps")},
             "wall_s": round(wall_s, 1),
+            "cpu_s": round(cpu_s, 1),
             "curve": _curve(folder),
         }
 
@@ -110,7 +112,7 @@ class Workshop:
         arguments = (f"checkpoint={checkpoint}", f"seed={judging_seed(seed)}")
         run_dir = str(self.product_of(row, seed))
         words = (run_dir, *arguments, f"episodes={EPISODES}", "--json")
-        answer = json.loads(self._call(row, seed, "border-eval", *words).splitlines()[-1])
+        answer = _last_line(self._call(row, seed, "border-eval", *words))
         success = {"success": answer["is_success"]} if "is_success" in answer else {}
         return _spread(answer["returns"]) | success
 
@@ -141,20 +143,25 @@ class Workshop:
         answer = self._run_json(row, seed, words)
         judged = {name: _spread(answer.pop(name)) for name in ("best", "last")}
         curve = _rounded(answer.pop("curve"))
-        return judged | answer | {"wall_s": round(answer["wall_s"], 1), "curve": curve}
+        times = {name: round(answer[name], 1) for name in ("wall_s", "cpu_s")}
+        return judged | answer | times | {"curve": curve}
 
     def _run_json(self, row: Row, seed: int, words: Sequence[str]) -> Content:
-        answer: Content = json.loads(self._run_command(row, seed, words).splitlines()[-1])
-        return answer
+        return _last_line(self._run_command(row, seed, words))
 
-    def _call(self, row: Row, seed: int, name: str, *arguments: str) -> str:
+    def _call(self, row: Row, seed: int, name: str, *arguments: str) -> Ended:
         return self._run_command(row, seed, [str(COMMANDS / name), *arguments])
 
-    def _run_command(self, row: Row, seed: int, words: Sequence[str]) -> str:
+    def _run_command(self, row: Row, seed: int, words: Sequence[str]) -> Ended:
         paths = {"MINARI_DATASETS_PATH": str(self.folder / "datasets"), "PYTHONPATH": str(ROOT)}
         log = self.folder / f"{row.name}-{seed}.log"
         variables = {**os.environ, **paths}
         return self.children.run(words, folder=self.folder, log=log, variables=variables)
+
+
+def _last_line(process: Ended) -> Content:
+    content: Content = json.loads(process.output.splitlines()[-1])
+    return content
 
 
 def _spread(returns: Sequence[float]) -> Content:

@@ -1,4 +1,4 @@
-"""Writes docs/results.md and its curves from the finished cells."""
+"""Writes docs/inside/results.md and its curves from the finished cells."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from benchmarks.results.cells import ROOT, Content, changes, finished
 from benchmarks.results.judging import (
     Finished,
     Spread,
+    difference,
     over_seeds,
     spread,
     success_over_seeds,
@@ -20,9 +21,9 @@ from benchmarks.results.rows import EPISODES, ROWS
 from border_cli.errors import BorderError
 from border_cli.words import pluralize
 
-PAGE = ROOT / "docs" / "results.md"
+PAGE = ROOT / "docs" / "inside" / "results.md"
 TEMPLATE = Path(__file__).with_name("page.md")
-CURVES = ROOT / "docs" / "results"
+CURVES = ROOT / "docs" / "inside" / "results"
 MET = {True: "yes", False: "**no**", None: ""}
 NOTHING = "–"
 MEASURED = ["row", "seeds", "best", "worst seed", "last", "env steps", "updates", "wall"]
@@ -48,8 +49,9 @@ def page(done: Finished) -> str:
     runs = [row for row in rows if isinstance(row, Run) and row.seeds > 1]
     drawn = (f"![{row.name}](results/{row.name}.svg)" for row in runs if done[row.name])
     return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
-        online=_online([row for row in runs if not row.recording], done),
-        peers=_peer_table([row for row in rows if isinstance(row, Peer)], done),
+        online=_online([row for row in runs if not row.recording and not row.score_range], done),
+        on_policy=_on_policy([row for row in runs if row.score_range], done),
+        peers=_peer_table([row for row in rows if isinstance(row, Peer) and done[row.name]], done),
         episodes=EPISODES,
         recordings=_recordings([row for row in rows if isinstance(row, Recording)], done),
         offline=_offline([row for row in runs if row.recording], done),
@@ -74,6 +76,36 @@ def _online(rows: Sequence[Run], done: Finished) -> str:
 
     head = [*MEASURED, "must reach", "reached", "published", "SB3 best (last)"]
     return _table(head, map(line, rows))
+
+
+def _on_policy(rows: Sequence[Run], done: Finished) -> str:
+    def line(row: Run) -> list[str]:
+        (peer,) = _peers(row.name)
+        ours, theirs = done[row.name], done[peer.name]
+        assert row.score_range is not None
+        gap = difference(ours, theirs, row.score_range)
+        shown = f"{gap.mean:+.1f} ({gap.low:+.1f} to {gap.high:+.1f})" if gap else NOTHING
+        low, high = row.score_range
+        times = (
+            f"{_duration(times)}, {_duration(their_times)}"
+            for times, their_times in (
+                [[cell[name] for cell in cells.values()] for cells in (ours, theirs)]
+                for name in ("cpu_s", "wall_s")
+            )
+        )
+        counts = [f"{len(cells)}" for cells in (ours, theirs)]
+        return [
+            row.name + (" †" if _stale(row, ours) else ""),
+            f"{counts[0]}, {counts[1]} of {row.seeds}",
+            *(_score(cells, "last") for cells in (ours, theirs)),
+            f"{low:g} to {high:g}",
+            shown,
+            *times,
+            row.published,
+        ]
+
+    head = ["row", "seeds", "last", "SB3 last", "range", "difference, % of the range"]
+    return _table([*head, "CPU: ours, SB3", "wall: ours, SB3", "published"], map(line, rows))
 
 
 def _offline(rows: Sequence[Run], done: Finished) -> str:

@@ -6,6 +6,7 @@ Published scores and the settings of Stable-Baselines3 are those of the RL Zoo (
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from benchmarks.results.kinds import Bar, Peer, Recording, Row, Run
@@ -181,6 +182,169 @@ PEERS: list[Row] = [
     peer("sac_halfcheetah", "sac", learning_starts=10_000),
 ]
 
+
+def on_policy(
+    env: str,
+    env_steps: int,
+    *more: str,
+    score_range: tuple[float, float],
+    seeds: int = 5,
+    published: str = "",
+) -> Run:
+    """Builds a row of PPO with its tuned values, to be compared with Stable-Baselines3."""
+    row = online("ppo", env, env_steps, *more, seeds=seeds, published=published)
+    return replace(row, score_range=score_range)
+
+
+WHOLE_BUDGET = ("trainer.stop_at_score=null", "trainer.eval_interval_env_steps=10000")
+# Ranges: the score of random actions and, for MinAtar that of PPO after 10M steps in gymnax, else
+# that of a good policy.
+ON_POLICY: list[Row] = [
+    on_policy("cartpole", 100_000, *WHOLE_BUDGET, score_range=(20, 500), published="500"),
+    on_policy("acrobot", 1_000_000, score_range=(-500, -70), published="-73"),
+    on_policy("lunarlander", 1_000_000, score_range=(-200, 280), published="242 (v2)"),
+    on_policy("pendulum", 100_000, score_range=(-1_230, -150), published="-172"),
+    on_policy("mountaincar_continuous", 20_000, score_range=(0, 95), published="88"),
+    on_policy("mountaincar", 1_000_000, score_range=(-200, -100), published="-110"),
+    on_policy(
+        "lunarlander_continuous",
+        1_000_000,
+        seeds=3,
+        score_range=(-200, 280),
+        published="271 (v2)",
+    ),
+    on_policy("hopper", 1_000_000, seeds=3, score_range=(20, 3_500), published="2,410 (v3)"),
+    on_policy("minatar_breakout", 1_000_000, seeds=3, score_range=(0.5, 28)),
+    on_policy("minatar_space_invaders", 1_000_000, seeds=3, score_range=(3, 131)),
+]
+
+ZOO_LUNARLANDER: dict[str, Any] = {
+    "n_envs": 16,
+    "n_steps": 1_024,
+    "batch_size": 64,
+    "n_epochs": 4,
+    "gamma": 0.999,
+    "gae_lambda": 0.98,
+    "ent_coef": 0.01,
+}
+OUR_MINATAR: dict[str, Any] = {  # those of conf/tuned/ppo_minatar.yaml, because the Zoo has none
+    "n_envs": 16,
+    "n_steps": 128,
+    "batch_size": 256,
+    "n_epochs": 4,
+    "learning_rate": "lin_1e-3",
+    "ent_coef": 0.01,
+}
+
+# The RL Zoo's hyperparams/ppo.yml. Settings that are not listed are Stable-Baselines3's defaults.
+ON_POLICY_PEERS: list[Row] = [
+    peer(
+        "ppo_cartpole",
+        "ppo",
+        seeds=5,
+        n_envs=8,
+        n_steps=32,
+        batch_size=256,
+        n_epochs=20,
+        gamma=0.98,
+        gae_lambda=0.8,
+        learning_rate="lin_0.001",
+        clip_range="lin_0.2",
+    ),
+    peer(
+        "ppo_acrobot",
+        "ppo",
+        seeds=5,
+        normalize=True,
+        n_envs=16,
+        n_steps=256,
+        n_epochs=4,
+        gamma=0.99,
+        gae_lambda=0.94,
+    ),
+    peer("ppo_lunarlander", "ppo", seeds=5, **ZOO_LUNARLANDER),
+    peer(
+        "ppo_pendulum",
+        "ppo",
+        seeds=5,
+        n_envs=4,
+        n_steps=1_024,
+        n_epochs=10,
+        gamma=0.9,
+        gae_lambda=0.95,
+        learning_rate=1e-3,
+        clip_range=0.2,
+        use_sde=True,
+        sde_sample_freq=4,
+    ),
+    peer(
+        "ppo_mountaincar_continuous",
+        "ppo",
+        seeds=5,
+        normalize=True,
+        n_steps=8,
+        batch_size=8,  # 256 in the Zoo, of which a rollout has 8
+        n_epochs=10,
+        gamma=0.9999,
+        gae_lambda=0.9,
+        learning_rate=7.77e-5,
+        clip_range=0.1,
+        ent_coef=0.00429,
+        vf_coef=0.19,
+        max_grad_norm=5,
+        use_sde=True,
+        policy_kwargs={"log_std_init": -3.29, "ortho_init": False},
+    ),
+    peer(
+        "ppo_mountaincar",
+        "ppo",
+        seeds=5,
+        normalize=True,
+        n_envs=16,
+        n_steps=16,
+        n_epochs=4,
+        gamma=0.99,
+        gae_lambda=0.98,
+    ),
+    peer("ppo_lunarlander_continuous", "ppo", **ZOO_LUNARLANDER),
+    peer(
+        "ppo_hopper",
+        "ppo",
+        normalize=True,
+        n_steps=512,
+        batch_size=32,
+        n_epochs=5,
+        gamma=0.999,
+        gae_lambda=0.99,
+        learning_rate=9.80828e-05,
+        clip_range=0.2,
+        ent_coef=0.00229519,
+        vf_coef=0.835671,
+        max_grad_norm=0.7,
+        policy_kwargs={
+            "log_std_init": -2,
+            "ortho_init": False,
+            "activation_fn": "ReLU",
+            "net_arch": {"pi": [256, 256], "vf": [256, 256]},
+        },
+    ),
+    peer("ppo_minatar_breakout", "ppo", **OUR_MINATAR),
+    peer("ppo_minatar_space_invaders", "ppo", **OUR_MINATAR),
+]
+
+DOOR_KEY = "env.id=minigrid:MiniGrid-DoorKey-5x5-v0"
+SWING_UP = ("env.id=shimmy:dm_control/cartpole-swingup-v0", "env.wrappers=[FlattenObservation]")
+# Environments of other packages: pip install minigrid "shimmy[dm-control]"
+OTHER_PACKAGES: list[Row] = [
+    on_policy("minigrid", 100_000, DOOR_KEY, seeds=3, score_range=(0, 1), published="0.97"),
+    replace(
+        online("sac", "dm_control", 50_000, *SWING_UP, seeds=3),
+        score_range=(0, 1_000),
+    ),
+    peer("ppo_minigrid", "ppo", normalize=True, n_envs=8, n_steps=128, learning_rate=2.5e-4),
+    peer("sac_dm_control", "sac", learning_starts=1_000),
+]
+
 OFFLINE: list[Row] = [
     *cartpole_data(),
     *pendulum_data(),
@@ -194,7 +358,19 @@ OFFLINE: list[Row] = [
     ),
 ]
 
-ROWS: dict[str, Row] = {row.name: row for row in [*ONLINE, *PIXELS, *GOALS, *PEERS, *OFFLINE]}
+ROWS: dict[str, Row] = {
+    row.name: row
+    for row in [
+        *ONLINE,
+        *PIXELS,
+        *GOALS,
+        *PEERS,
+        *ON_POLICY,
+        *ON_POLICY_PEERS,
+        *OTHER_PACKAGES,
+        *OFFLINE,
+    ]
+}
 
 
 def run_of(name: str) -> Run:

@@ -86,12 +86,14 @@ def settings_of(row: Row) -> Settings:
 def peer_task(row: Peer, seed: int) -> dict[str, Any]:
     """Returns environment, budget and evaluations of our row, for the peer."""
     config = compose_row(run_of(row.of).typed).config
-    trainer = config.trainer
+    trainer, wrappers = config.trainer, getattr(config.env, "wrappers", [])
     return {
         "env_id": config.env.id,
         "env_kwargs": getattr(config.env, "kwargs", {}),
+        **({"env_wrappers": wrappers} if wrappers else {}),
         "env_steps": trainer.max_env_steps,
-        "eval_every": int(trainer.eval_interval * (trainer.samples_per_opt_step or 1)),
+        "eval_every": trainer.eval_interval_env_steps
+        or int(trainer.eval_interval * (trainer.samples_per_opt_step or 1)),
         "eval_episodes": config.evaluator.num_episodes,
         "seed": seed,
         "evaluation_seed": derived_seed(seed, Branch.EVALUATION),

@@ -1,0 +1,1 @@
+"""A trial of third-party Gymnasium packages from the package index."""
