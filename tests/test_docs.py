@@ -21,7 +21,7 @@ README = TESTS.parent / "README.md"
 
 def test_the_page_of_settings_is_that_of_the_settings_themselves() -> None:
     generated = runpy.run_path(str(DOCS / "make_settings_page.py"))["page"]()
-    written = (DOCS / "settings.md").read_text(encoding="utf-8")
+    written = (DOCS / "reference" / "settings.md").read_text(encoding="utf-8")
     assert written == generated, "run: python docs/make_settings_page.py"
 
 
@@ -38,7 +38,7 @@ def test_every_test_that_a_page_names_is_there() -> None:
     `test_y`, which may be in any file."""
     sources = {path: path.read_text(encoding="utf-8") for path in TESTS.rglob("test_*.py")}
     absent = []
-    for page in [README, *DOCS.glob("*.md")]:
+    for page in [README, *DOCS.rglob("*.md")]:
         for reference in re.findall(
             r"`(?:tests/)?([\w/*]*test_[\w*]+(?:\.py)?(?:::\w+)?)`", _text(page)
         ):
@@ -64,7 +64,7 @@ def test_the_table_of_agents_says_what_each_of_them_takes() -> None:
             "yes" if config.gives_priorities else "",
         ]
         expected |= dict.fromkeys((entry.name, *entry.presets), cells)
-    table = _text(DOCS / "agents.md").partition("| `agent=` |")[2].partition("\n\n")[0]
+    table = _text(DOCS / "agents" / "index.md").partition("| `agent=` |")[2].partition("\n\n")[0]
     rows = [[cell.strip() for cell in line.split("|")[1:]] for line in table.splitlines()[2:]]
     listed = {name: row[1:5] for row in rows for name in re.findall(r"`(\w+)`", row[0])}
     assert listed == expected
@@ -80,6 +80,8 @@ def test_the_cluster_of_the_guide_fits_the_schema_of_ray() -> None:
     if ray is None or ray.origin is None:
         pytest.skip("needs ray")
     schema = json.loads((Path(ray.origin).parent / "autoscaler/ray-schema.json").read_text())
-    blocks = re.findall(r"```yaml\n(# cluster\.yaml\n.*?)```", _text(DOCS / "cluster.md"), re.S)
+    blocks = re.findall(
+        r"```yaml\n(# cluster\.yaml\n.*?)```", _text(DOCS / "guides" / "cluster.md"), re.S
+    )
     assert len(blocks) == 1
     jsonschema.validate(yaml.safe_load(blocks[0]), schema)

@@ -128,6 +128,7 @@ def test_every_agent_learns_on_a_gpu(agent: str, env: str):
 
 @pytest.mark.gpu
 @needs_compiler
+@pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores", "ignore:The CUDA Graph is empty")
 @pytest.mark.parametrize(("agent", "env"), pairs())
 def test_every_agent_learns_on_a_gpu_with_a_compiled_update(agent: str, env: str):
     if agent != "random":

@@ -14,7 +14,7 @@ from gymnasium.envs import registration
 
 from border_cli import RunConfig, compose, load_policy, resume, train
 from border_cli.config.saved import load_resolved
-from border_cli.env.construct import GIVEN
+from border_cli.env.construct import GIVEN, find_spec
 from border_cli.errors import ConfigError
 from tests.support.commands import QUICK, eval_status
 
@@ -82,7 +82,10 @@ def test_a_local_function_must_be_passed_again_to_resume(manager: str) -> None:
 
 def test_a_class_is_taken_without_the_limit_that_it_is_registered_with() -> None:
     train(small("trainer=sync"), env=Catch)  # registered as Catch-v0
-    assert load_resolved(Path("run")).env.id == "python/Catch"
+    env_id = load_resolved(Path("run")).env.id
+    assert env_id == "catch:Catch"
+    assert find_spec(env_id).max_episode_steps is None
+    assert find_spec("catch:Catch-v0").max_episode_steps is not None
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,13 @@ def test_a_run_records_what_info_says_of_training_and_of_evaluations(backend: st
     assert not [name for name in last if "absent" in name]
 
 
+@pytest.mark.parametrize(("buffer", "hints"), [("uniform", True), ("hindsight", False)])
+def test_the_header_suggests_hindsight_for_goals(buffer: str, hints: bool, capsys: Capture) -> None:
+    typed = [*GOALS[:2], f"replay_buffer={buffer}", "env.id=border/Reach-v0", "dry_run=true"]
+    assert train_status(*typed) == 0
+    assert ("goals          replay_buffer=hindsight" in capsys.readouterr().out) == hints
+
+
 REFUSED = [
     (
         ("env=pendulum",),

@@ -16,9 +16,19 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NAMED = re.compile(r"^# ([\w/]+\.(?:py|yaml))\b", re.MULTILINE)
+RUNS_OF = {  # guides with files that their commands use -> runs that the commands make
+    "guides/own_environment.md": {"dqn_cartpole", "dqn_my_envs-Corridor-v0"},
+    "guides/masks_and_goals.md": {"dqn_taxi", "sac_my_goals-Reach-v0"},
+    "guides/images.md": {"dqn_car_racing"},
+    "guides/networks.md": {"dqn_cartpole", "sac_pendulum"},
+    "guides/own_agent.md": {"clipped_dqn_cartpole", "tabular_q_CliffWalking-v1"},
+    "guides/callbacks.md": {"dqn_cartpole"},
+    "guides/plugins.md": set[str](),
+    "guides/configs.md": {"dqn_cartpole", "dqn_corridor"},
+}
 SHORT = ["trainer.max_opt_steps=30", "trainer.warmup_period=70", "evaluator.num_episodes=1"]
 
 
@@ -42,9 +52,27 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert not anchor or anchor in anchors(target), local_link
 
 
-def test_every_guide_is_listed_in_the_readme() -> None:
+def test_links_of_the_readme_work_on_a_package_index() -> None:
+    """They are absolute, and lead to files of the repository where they name it."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert [page.name for page in DOCS.glob("*.md") if f"docs/{page.name}" not in text] == []
+    targets = re.findall(r"\]\(([^)\s]+)\)|^\[\w+\]: (\S+)$", text, re.MULTILINE)
+    links = [inline or reference for inline, reference in targets]
+    assert [link for link in links if not link.startswith("https://")] == []
+    ours = [link for link in links if "/border-cli/border_cli/" in link]
+    assert len(ours) > 8
+    for link in ours:
+        assert (ROOT / link.partition("/main/")[2]).exists(), link
+    assert {*re.findall(r"\]\[(\w+)\]", text)} <= {*re.findall(r"^\[(\w+)\]:", text, re.MULTILINE)}
+
+
+def test_every_page_is_listed_in_an_index() -> None:
+    """Sphinx builds its menu from the links of the pages called index."""
+    listed = {
+        (index.parent / link).resolve()
+        for index in DOCS.rglob("index.md")
+        for link in re.findall(r"\]\(([\w/]+\.md)\)", index.read_text(encoding="utf-8"))
+    }
+    assert {*DOCS.rglob("*.md")} - listed == {DOCS / "index.md"}
 
 
 def blocks(page: str, language: str) -> list[str]:
@@ -59,8 +87,8 @@ def commands(page: str) -> list[str]:
 
 
 def save_files(folder: Path) -> None:
-    """Saves the code blocks of two pages under the file names in their first lines."""
-    for page in ("components.md", "configs.md"):
+    """Saves the code blocks of the guides under the file names in their first lines."""
+    for page in RUNS_OF:
         for code in [*blocks(page, "python"), *blocks(page, "yaml")]:
             match = NAMED.search(code)
             assert match, code
@@ -80,25 +108,23 @@ def typed(command: str) -> str:
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_the_files_and_commands_of_the_guides_work(tmp_path: Path) -> None:
+@pytest.mark.parametrize("page", RUNS_OF)
+def test_the_files_and_commands_of_a_guide_work(page: str, tmp_path: Path) -> None:
     save_files(tmp_path)
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    listed = [*commands("components.md"), *commands("configs.md")]
-    assert len(listed) == 14
-    for command in [*listed, "border-train -cd conf -cn mine"]:
+    for command in commands(page):
         process = subprocess.run(
             ["bash", "-c", typed(command)],
             cwd=tmp_path, env={**os.environ, "PATH": path}, capture_output=True, text=True,
-            timeout=120,
+            timeout=300,
         )  # fmt: skip
         assert process.returncode == 0, f"{command}\n{process.stderr}"
-    runs = sorted(run.name for run in (tmp_path / "outputs").iterdir())
-    assert runs == [
-        "clipped_dqn_cartpole",
-        "dqn_cartpole",
-        "dqn_corridor",
-        "dqn_my_envs-Corridor-v0",
+    trained = [
+        command for command in commands(page) if re.match("border-train(?!.* --cfg)", command)
     ]
+    runs = [file.parent.parent.name for file in tmp_path.glob("outputs/*/*/run.json")]
+    assert {*runs} == RUNS_OF[page]
+    assert len(runs) == len(trained)
 
 
 def test_the_wrapper_for_actions_without_bounds_gives_them_some(tmp_path: Path) -> None:
@@ -111,7 +137,7 @@ def test_the_wrapper_for_actions_without_bounds_gives_them_some(tmp_path: Path) 
 
 @pytest.mark.slow
 def test_the_program_of_the_python_page_works(tmp_path: Path) -> None:
-    program, reading = blocks("python.md", "python")
+    program, reading = blocks("guides/python.md", "python")
     reading, _, _ = reading.partition("frame = ")  # the rest needs pandas
     short = program.replace(
         '"trainer.stop_at_score=null"', '"trainer.max_opt_steps=null", "trainer.max_time_s=9"'

@@ -47,7 +47,9 @@ def test_twenty_runs_leave_threads_files_and_segments_as_they_were() -> None:
 
 
 class Killer(Callback):
-    """A thread that kills child processes one by one at random moments.
+    """A thread that kills child processes one by one at random moments after the first update.
+
+    Before it, Python's resource tracker may have started without being known as such.
 
     As a callback it ends the run after `most` kills and `updates` updates, on fast machines too.
     """
@@ -58,7 +60,7 @@ class Killer(Callback):
         self.killed = 0
         self._most, self._updates, self._longest_pause_s = most, updates, longest_pause_s
         self._rng = np.random.default_rng(seed)
-        self._ended = threading.Event()
+        self._began, self._ended = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="killer")
 
     def __enter__(self) -> Killer:
@@ -67,9 +69,11 @@ class Killer(Callback):
 
     def __exit__(self, *_: object) -> None:
         self._ended.set()
+        self._began.set()
         self._thread.join()
 
     def on_update(self, moment: RecordStep, _metrics: object) -> None:
+        self._began.set()
         if self.killed == self._most and moment.opt_steps >= self._updates:
             self.stop("enough kills")
 
@@ -78,12 +82,17 @@ class Killer(Callback):
         return float(self._rng.uniform(0, self._longest_pause_s))
 
     def _run(self) -> None:
+        killed: set[int] = set()
+        self._began.wait()
         while self.killed < self._most and not self._ended.wait(self._pause_s):
-            alive = sorted(pid for pid in leftovers.processes() if leftovers.is_alive(pid))
-            if not alive:
+            alive = {pid for pid in leftovers.processes() if leftovers.is_alive(pid)}
+            targets = sorted(alive - killed)  # under load, a killed process remains for a while
+            if not targets:
                 continue
+            pid = targets[self._rng.integers(len(targets))]
             with suppress(ProcessLookupError):  # the process has ended
-                os.kill(alive[self._rng.integers(len(alive))], signal.SIGKILL)
+                os.kill(pid, signal.SIGKILL)
+                killed.add(pid)
                 self.killed += 1
 
 

@@ -27,7 +27,7 @@ PATH = re.compile(r"(?<![\w/.<{*-])[\w.-]+(?:/[\w.-]+)+\.(?:py|yaml|md)\b")
 OF_PACKAGE = re.compile(r"(?<![\w/.])border_cli(?:\.\w+)+")
 DOTTED = re.compile(r"(?<![\w./:-])([a-z_]+)\.([a-z]\w*)(?![\w/:(])")
 IN_MODULE = re.compile(r"(?<![\w./:-])([a-z_]+)\.([a-z_]+)\.([a-z_]\w*)")
-IN_FILE = re.compile(r"`([a-z_/]+\.py): ([a-z_]+)`")  # in docs/design.md
+IN_FILE = re.compile(r"`([a-z_/]+\.py): ([a-z_]+)`")  # in docs/inside/design.md
 METHOD = re.compile(r"(?<![\w.:])([A-Z]\w+)\.([a-z_]\w*)")
 OF_USERS = re.compile(r"\b(mine|my_\w+|my|own|first|lab|NAME|folder)\b|^\.hydra/")
 SUFFIXES = {"py", "yaml", "md", "csv", "json", "npz", "pt", "onnx"}
@@ -177,7 +177,7 @@ def test_names_of_modules_that_are_mentioned_exist() -> None:
 
 
 def test_names_in_files_that_design_mentions_exist() -> None:
-    text = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "inside" / "design.md").read_text(encoding="utf-8")
     missing = [
         match[0]
         for match in IN_FILE.finditer(text)

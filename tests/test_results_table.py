@@ -66,7 +66,9 @@ def test_another_name_for_the_same_makes_no_cell_stale() -> None:
 
 @pytest.mark.parametrize("name", sampled([*ROWS], every=12))
 def test_a_row_of_the_page_is_marked_where_its_settings_have_changed(name: str) -> None:
-    page = (Path(__file__).parents[1] / "docs" / "results.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[1] / "docs" / "inside" / "results.md").read_text(
+        encoding="utf-8"
+    )
     row = ROWS[name]
     stale = any(changes(Cell(row, seed)) for seed in finished(row))
     assert f"| {name}{'' if stale else ' †'} |" not in page
@@ -159,7 +161,7 @@ def test_what_needs_a_failed_cell_is_not_made_and_the_others_are() -> None:
 
 
 def run(children: Children, folder: Path, *command: str) -> str:
-    return children.run(command, folder=folder, log=folder / "log", variables={})
+    return children.run(command, folder=folder, log=folder / "log", variables={}).output
 
 
 def test_a_command_that_fails_says_its_last_words(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from border_cli.agent.config import (
     SacConfig,
     Td3Config,
 )
+from border_cli.agent.ppo_config import OnPolicyExploration
 from border_cli.core.interfaces import ReplayBuffer, RolloutStore
 from border_cli.core.output import Progress, Recorder, RecordStep
 from border_cli.core.rows import columns_of
@@ -240,6 +241,9 @@ NORMALISED = PpoConfig(
     learning_rate={"initial": 1e-2, "final": 0.0, "steps": 4_000},
 )
 BOX = ROLLOUTS | {"agent": NORMALISED, "env": GymConfig(id="Pendulum-v1", max_episode_steps=60)}
+GSDE = BOX | {
+    "agent": replace(NORMALISED, exploration=OnPolicyExploration.gsde, sample_freq=5),
+}
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "sync": ("sync", {}),
     "sync, one step, prioritized": (
@@ -427,7 +431,8 @@ def cut_ten_times(config: RunConfig, folder: Path, checks: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "changes"), sampled([("rollouts", ROLLOUTS), ("rollouts", BOX), ("sync", {})], every=3)
+    ("kind", "changes"),
+    sampled([("rollouts", ROLLOUTS), ("rollouts", BOX), ("rollouts", GSDE), ("sync", {})], every=2),
 )
 def test_ten_interruptions_at_random_moments_change_nothing(
     kind: str, changes: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -459,6 +464,7 @@ IN_LOCKSTEP: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
     "ppo, a Box, normalised": ("rollouts", BOX),
+    "ppo, gSDE": ("rollouts", GSDE),
     "ppo, masked": (
         "rollouts",
         ROLLOUTS | {"env": GymConfig(id="masked/Strict-v0", action_mask=True)},

@@ -1,4 +1,4 @@
-"""Import rules between the parts of border_cli (rooms in docs/design.md); unique class names."""
+"""Import rules between the parts of border_cli (rooms in the design); unique class names."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from border_cli.registry import AGENTS, register_builtin
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "border_cli"
-DESIGN = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+DESIGN = (ROOT / "docs" / "inside" / "design.md").read_text(encoding="utf-8")
 
 
 def section(title: str) -> str:
-    """Returns a section of docs/design.md."""
+    """Returns a section of docs/inside/design.md."""
     return DESIGN.split(f"## {title}\n")[1].split("\n## ")[0]
 
 
@@ -76,7 +76,7 @@ def imported(file: Path) -> Iterator[tuple[int, str]]:
 
 
 def core_of_the_design() -> tuple[list[Path], int]:
-    """Returns the core files listed in docs/design.md, and the limit on their total lines."""
+    """Returns the core files listed in the design, and the limit on their total lines."""
     text = section("The core")
     limit = re.search(r"at most ([\d,]+) lines", text)
     assert limit is not None

@@ -80,14 +80,14 @@ def test_losses_are_expectations_over_all_joint_actions(kind: str):
         for outputs in agent.critics.online(obs, obs[:, :0])
     ]
     expected = sum(((q_sa - y[:, 0]) ** 2 * weight[:, 0]).mean() / 2 for q_sa in values_taken)
-    critic_loss = agent.critic_loss(batch, alpha)
+    critic_loss = agent.critic_loss(batch, None, alpha)
     torch.testing.assert_close(critic_loss.target, y)
     torch.testing.assert_close(critic_loss.loss, expected)
 
     policy = joint.policy(agent.actor(obs))
     q = joint.smaller(agent.critics.online(obs, obs[:, :0]), policy).detach()
     values = (policy.probs * q).sum(1) + alpha * policy.entropy()
-    actor_loss = agent.actor_loss(batch, alpha)
+    actor_loss = agent.actor_loss(batch, None, alpha)
     torch.testing.assert_close(-actor_loss.log_prob[:, 0], policy.entropy())
     leaves = list(agent.actor.parameters())
     by_hand = torch.autograd.grad(-(weight[:, 0] * values).mean(), leaves)

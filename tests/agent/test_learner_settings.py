@@ -46,6 +46,7 @@ def test_compiling_changes_neither_weights_nor_counters(spec):
 
 @pytest.mark.gpu
 @needs_compiler
+@pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores", "ignore:The CUDA Graph is empty")
 def test_a_cuda_graph_learns_what_the_cpu_learns(spec, make_batch):
     eager, compiled = dqn(spec), dqn(spec, device="cuda", compile=True)
     batches = [make_batch(k) for k in range(6)]

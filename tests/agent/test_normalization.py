@@ -32,6 +32,7 @@ from tests.support.spaces import pixels, reals
 
 MIDDLE, SPREAD = np.array([100.0, -3.0, 0.0]), np.array([50.0, 0.1, 1.0])
 REWARD_SPREAD = 20.0
+MIXED = DictSpace({"speed": reals(2), "gear": DiscreteSpace(3), "keys": MultiDiscreteSpace((2, 4))})
 
 
 def dqn(spec: EnvSpec, seed: int = 1, **settings: Any) -> Dqn:
@@ -103,6 +104,22 @@ def test_actors_normalise_as_the_learner_does(spec, make_batch, backend: str):
     np.testing.assert_allclose(q[np.arange(200), action], q.max(1), atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("observation", "normalises"),
+    [
+        (reals(3), True),
+        (MIXED, True),
+        (DictSpace({"x": reals(3), "image": pixels(8, 8)}), False),
+        (pixels(8, 8), False),
+        (DiscreteSpace(5), False),
+    ],
+)
+def test_null_normalises_floats_unless_there_are_images(spec, observation: Space, normalises: bool):
+    agent = dqn(replace(spec, observation=observation), normalize_obs=None)
+    assert agent.observes == normalises
+    assert ("statistics" in agent.state_dict()) == normalises
+
+
 def test_without_it_nothing_is_kept(spec, make_batch):
     agent = observe_batches(dqn(spec), make_batch)
     assert "statistics" not in agent.state_dict()
@@ -125,9 +142,6 @@ def test_weights_learned_with_other_normalising_are_refused_by_the_name_of_the_s
         new.load_weights(old.state_dict())
     with pytest.raises(CheckpointError, match=rf"the saved state {message}"):
         new.load_state_dict(old.state_dict())
-
-
-MIXED = DictSpace({"speed": reals(2), "gear": DiscreteSpace(3), "keys": MultiDiscreteSpace((2, 4))})
 
 
 def mixed_rows(rows: int) -> Transitions:

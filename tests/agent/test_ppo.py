@@ -16,7 +16,7 @@ from torch.distributions import Categorical, Normal
 
 from border_cli.agent.on_policy_policies import LOG_PROB, UNCLIPPED
 from border_cli.agent.ppo import Ppo, normalize_advantages, policy_loss, value_loss
-from border_cli.agent.ppo_config import PpoConfig
+from border_cli.agent.ppo_config import OnPolicyExploration, PpoConfig
 from border_cli.core.interfaces import Policy
 from border_cli.core.spaces import (
     ACTION_MASK,
@@ -30,6 +30,7 @@ from border_cli.core.spaces import (
 )
 from border_cli.core.state import load_state, save_state
 from border_cli.core.types import EPISODE, Array, Batch, Transitions
+from border_cli.errors import ConfigError
 from border_cli.settings.networks import Activation
 from tests.support.libraries import both_backends, both_libraries
 from tests.support.saved_states import same
@@ -59,10 +60,14 @@ SPECS = {
     "MultiDiscrete": spec_of(SEVERAL),
     "MultiDiscrete, masked": spec_of(SEVERAL, masked(5)),
     "Box": spec_of(BOX),
+    "Box, gSDE": spec_of(BOX),
 }
 
 
 def agent_of(name: str = "Discrete", **settings: Any) -> Ppo:
+    settings = {"normalize_obs": False, "normalize_reward": False, **settings}
+    if name == "Box, gSDE":
+        settings |= {"exploration": OnPolicyExploration.gsde}
     config = PpoConfig(hidden=[8, 8], batch_size=10, **settings)
     return Ppo(config, spec=SPECS[name], device="cpu", seed=3)
 
@@ -207,7 +212,7 @@ def test_an_impossible_choice_is_never_taken_and_has_no_part_in_the_entropy(
             assert mask[rows, columns].all()
     features, valid = agent._split_obs(rollout.obs)
     outputs = agent.policy.predict(features)
-    entropy = agent.density(outputs, valid, agent._unclipped_actions(rollout)).entropy
+    entropy = agent.density(outputs, None, valid, agent._unclipped_actions(rollout)).entropy
     most = np.log(mask.sum(1)) if rollout.action.ndim == 1 else np.log(mask[:, 2:].sum(1))
     assert (np.asarray(entropy) <= most + 1e-5).all()
     columns = dict(agent.prepare(rollout, env_steps=0, done=0.0))
@@ -224,6 +229,70 @@ def test_an_actor_clips_what_it_sends_and_the_learner_sees_what_was_drawn() -> N
     assert (unclipped[:, 1] > 2).any()  # this dimension has no upper bound
 
 
+def constant_obs(rows: int = 3) -> NDArray[np.float32]:
+    return np.tile(np.array([0.3, -1.0, 2.0], np.float32), (rows, 1))
+
+
+def unclipped_action(policy: Policy) -> NDArray[np.float32]:
+    action: NDArray[np.float32] = policy.explore(constant_obs())[1][UNCLIPPED]
+    return action
+
+
+def test_gsde_repeats_actions_until_its_random_functions_are_sampled_again() -> None:
+    agent = agent_of("Box, gSDE", sample_freq=3)
+    policy = policy_of(agent)
+    actions = [unclipped_action(policy) for _ in range(7)]
+    assert all((actions[i] == actions[3 * (i // 3)]).all() for i in range(7))
+    assert (actions[0] != actions[3]).all()
+    assert (actions[3] != actions[6]).all()
+    assert (actions[0][0] != actions[0][1]).all()  # each environment has its own function
+    greedy = policy.act(constant_obs(), explore=False)
+    assert (greedy == greedy[0]).all()
+
+
+def test_gsde_samples_new_random_functions_with_new_weights() -> None:
+    agent = agent_of("Box, gSDE", learning_rate=1e-9)
+    policy = policy_of(agent)
+    before = unclipped_action(policy)
+    policy.load_snapshot(agent.snapshot())
+    np.testing.assert_array_equal(unclipped_action(policy), before)
+    learn(agent, 0)
+    policy.load_snapshot(agent.snapshot())
+    after = unclipped_action(policy)
+    assert (np.abs(after - before) > 1e-3).all()
+    np.testing.assert_array_equal(unclipped_action(policy), after)
+
+
+def test_gsde_noise_has_the_standard_deviations_of_its_density() -> None:
+    agent = agent_of("Box, gSDE", sample_freq=1, log_std_init=0.5)
+    policy, obs = policy_of(agent), constant_obs(20_000)
+    _, extras = policy.explore(obs)
+    features, mask = agent._split_obs(obs[:1])
+    outputs, hidden, _ = agent.policy.forward_with_hidden(features)
+    std = np.exp(0.5) * np.sqrt((hidden**2).sum())
+    np.testing.assert_allclose(extras[UNCLIPPED].std(0), std, rtol=0.03)
+    np.testing.assert_allclose(extras[UNCLIPPED].mean(0), outputs[0], atol=0.05 * std)
+    entropy = agent.density(outputs, hidden, mask, np.zeros((1, 2), np.float32)).entropy
+    assert -extras[LOG_PROB].mean() == pytest.approx(float(entropy[0]), abs=0.05)
+
+
+def test_a_saved_gsde_policy_continues_with_its_random_functions(tmp_path: Path) -> None:
+    agent = agent_of("Box, gSDE", sample_freq=3)
+    policy = policy_of(agent)
+    for _ in range(2):
+        unclipped_action(policy)
+    save_state(policy.state_dict(), tmp_path / "policy.npz")
+    restored = policy_of(agent, seed=1)
+    restored.load_state_dict(load_state(tmp_path / "policy.npz"))
+    for _ in range(5):
+        np.testing.assert_array_equal(unclipped_action(restored), unclipped_action(policy))
+
+
+def test_gsde_is_refused_without_a_box() -> None:
+    with pytest.raises(ConfigError, match=r"agent.exploration needs a Box; env.id=fake has Discr"):
+        agent_of("Discrete", exploration=OnPolicyExploration.gsde)
+
+
 def by_name(agent: Ppo) -> dict[str, NDArray[np.float32]]:
     """Returns copies of all weights by part and name."""
     state = agent.state_dict()
@@ -233,11 +302,18 @@ def by_name(agent: Ppo) -> dict[str, NDArray[np.float32]]:
 
 def forward(weights: dict[str, Tensor], network: str, rows: Tensor) -> Tensor:
     """Three layers with tanh."""
-    for layer in range(3):
-        prefix = f"{network}.mlp.layers.{layer}"
-        rows = F.linear(rows, weights[f"{prefix}.weight"], weights[f"{prefix}.bias"])
-        rows = rows if layer == 2 else torch.tanh(rows)
+    return dense(weights, network, 2, hidden_layer(weights, network, rows))
+
+
+def hidden_layer(weights: dict[str, Tensor], network: str, rows: Tensor) -> Tensor:
+    for layer in range(2):
+        rows = torch.tanh(dense(weights, network, layer, rows))
     return rows
+
+
+def dense(weights: dict[str, Tensor], network: str, layer: int, rows: Tensor) -> Tensor:
+    prefix = f"{network}.mlp.layers.{layer}"
+    return F.linear(rows, weights[f"{prefix}.weight"], weights[f"{prefix}.bias"])
 
 
 def evaluate(
@@ -254,7 +330,12 @@ def evaluate(
     if "value.mlp.layers.0.weight" in weights:
         value = forward(weights, "value", rows)[:, 0]
     if "deviation.log_std" in weights:
-        normal = Normal(outputs, weights["deviation.log_std"].exp())
+        std = weights["deviation.log_std"].exp()
+        if agent.config.exploration == OnPolicyExploration.gsde:
+            with torch.no_grad():
+                hidden = hidden_layer(weights, "policy", rows)
+            std = ((hidden**2) @ std**2 + 1e-6).sqrt()
+        normal = Normal(outputs[:, :2], std)  # a shared network adds the value
         unclipped = torch.from_numpy(rollout.extras[UNCLIPPED][part]).double()
         return normal.log_prob(unclipped).sum(1), normal.entropy().sum(1), value
     space = agent.spec.action
@@ -309,6 +390,7 @@ FORMS: dict[str, dict[str, Any]] = {
     "Discrete, masked": {"share_network": True, "value_clip_range": 0.2},
     "MultiDiscrete, masked": {},
     "Box": {},
+    "Box, gSDE": {"share_network": True},
 }
 
 
@@ -344,7 +426,7 @@ NORMALISED = {"normalize_obs": True, "learning_rate": 1e-2}
 
 
 @both_backends
-@pytest.mark.parametrize("name", ["Discrete, masked", "Box"])
+@pytest.mark.parametrize("name", ["Discrete, masked", "Box", "Box, gSDE"])
 def test_a_saved_agent_goes_on_to_the_bit(name: str, backend: str, tmp_path: Path) -> None:
     agent = agent_of(name, backend=backend, **NORMALISED)
     learn(agent, 0)
@@ -358,7 +440,7 @@ def test_a_saved_agent_goes_on_to_the_bit(name: str, backend: str, tmp_path: Pat
     assert same(dict(restored.snapshot().arrays), dict(agent.snapshot().arrays))
 
 
-@pytest.mark.parametrize("name", ["Discrete, masked", "Box"])
+@pytest.mark.parametrize("name", ["Discrete, masked", "Box", "Box, gSDE"])
 @pytest.mark.parametrize(("old", "new"), [("numpy", "torch"), ("torch", "numpy")])
 def test_an_agent_goes_on_with_the_other_backend(
     name: str, old: str, new: str, caplog: pytest.LogCaptureFixture

@@ -99,7 +99,9 @@ def test_a_metric_comes_with_its_positions(tmp_path: Path) -> None:
 
 def test_a_misspelt_metric_is_refused_and_one_not_recorded_yet_is_empty(tmp_path: Path) -> None:
     first = {**METRICS[0], "actor/0/samples_per_sec": 1.0}
-    documented = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text(encoding="utf-8")
+    documented = (Path(__file__).parents[2] / "docs" / "reference" / "metrics.md").read_text(
+        encoding="utf-8"
+    )
     names = re.findall(r"^\| `([a-z]+/[a-z_/]+)` \|", documented, re.MULTILINE)
     assert "eval/return" in names
     run = SavedRun(write_run(tmp_path / "a", metrics=[first]))

@@ -44,7 +44,8 @@ def nothing_counted_yet() -> None:
     [
         (
             "FourValues-v0",
-            "step must return observation, reward, terminated, truncated and info, got 4 values\n",
+            "step must return observation, reward, terminated, truncated and info, got 4 values, "
+            "as before Gym 0.26; Shimmy converts it",
         ),
         ("Misshapen-v0", ", at reset: the observation array([0., 0.], dtype=float32) does not fit"),
         (
@@ -71,6 +72,26 @@ def test_only_the_users_own_lines_of_a_traceback_are_shown(refusal: Refusal) -> 
     assert [line.rpartition(", in ")[2] for line in files] == ["step", "simulate"]
     assert all("untried.py" in line for line in files)
     assert "THE LINE THAT RAISES" in lines[-1]
+
+
+class Jolts(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """A wrapper whose step raises, after that of the environment."""
+
+    def step(self, action: Any) -> Any:
+        super().step(action)
+        raise ValueError("no such axis")
+
+
+@pytest.mark.parametrize(
+    ("env_id", "said"),
+    [
+        ("Calm-v0", "step raised ValueError: no such axis (in the wrapper Jolts)\n"),
+        ("Breaks-v0", "step raised KeyError: 'joint_7'\n"),
+    ],
+)
+def test_a_wrapper_that_raises_is_named(refusal: Refusal, env_id: str, said: str) -> None:
+    wrapped = (f"env.id={env_id}", f"env.wrappers=['{__name__}:Jolts']", "run_dir=run")
+    assert said in refusal(*UNTRIED, *wrapped)
 
 
 def test_a_module_that_fails_as_it_is_imported_is_shown_without_the_import_system(

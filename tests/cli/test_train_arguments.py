@@ -100,7 +100,7 @@ def test_a_folder_with_a_run_json_is_used(folder: Path, refusal: Callable[..., s
         [
             (
                 [],
-                "one of acrobot, ant, beam_rider, breakout, cartpole, enduro, fetch_pick",
+                "one of acrobot, ant, beam_rider, breakout, cartpole, dm_control, enduro",
             ),
             (["env=cartpole", "+agent.gama=1"], "unknown setting 'agent.gama', did you mean"),
             (["env=cartpole", "resume=auto"], "resume=auto needs run_dir=DIR"),

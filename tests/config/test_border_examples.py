@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.ported_settings import differing
 
-PAGE = Path(__file__).parents[2] / "docs" / "from_border.md"
+PAGE = Path(__file__).parents[2] / "docs" / "guides" / "from_border.md"
 
 # The synchronous trainer: one environment and one update per step (`OPT_INTERVAL`).
 SYNC = {

@@ -14,7 +14,7 @@ PPO = ("agent=ppo", "env=cartpole")
 
 @pytest.mark.parametrize("agent", ["ppo", "a2c"])
 def test_the_agent_chooses_rollouts_and_actors_that_wait(agent: str) -> None:
-    config = compose(f"agent={agent}", "env=pendulum")
+    config = compose(f"agent={agent}", "env=walker2d")
     assert config.replay_buffer.on_policy
     assert config.trainer.synchronous
     assert (config.env.num_envs, config.actor_manager.num_actors) == (8, 1)
@@ -47,7 +47,14 @@ def test_another_agent_in_the_same_sweep_keeps_its_own_trainer() -> None:
             ("agent=dqn", "env.id=A-v0", "step_processor.n_steps=1", "replay_buffer=rollout"),
             "replay_buffer=rollout is for on-policy agents such as ppo",
         ),
-        ((*PPO, "agent.clip_reward=5"), "agent.clip_reward needs agent.normalize_reward=true"),
+        (
+            (*PPO, "agent.sample_freq=4"),
+            "agent.sample_freq must be null unless agent.exploration=gsde",
+        ),
+        (
+            ("agent=ppo", "env=cartpole", "agent.clip_reward=5"),
+            "agent.clip_reward needs agent.normalize_reward=true",
+        ),
     ],
 )
 def test_what_does_not_go_together_is_refused_by_name(typed: tuple[str, ...], said: str) -> None:

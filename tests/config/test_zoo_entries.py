@@ -16,7 +16,7 @@ import pytest
 
 from tests.support.ported_settings import differing
 
-PAGE = Path(__file__).parents[2] / "docs" / "from_sb3.md"
+PAGE = Path(__file__).parents[2] / "docs" / "guides" / "from_sb3.md"
 
 Entry = dict[str, Any]
 SB3: Entry = {

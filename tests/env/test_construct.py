@@ -9,10 +9,11 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.envs import registration
 from gymnasium.envs.classic_control import CartPoleEnv
 
 from border_cli.env.config import GymConfig
-from border_cli.env.construct import construct
+from border_cli.env.construct import construct, find_spec
 from border_cli.env.gym import GymEnvFactory
 from border_cli.errors import ConfigError, MissingPackage
 
@@ -60,17 +61,68 @@ def test_a_module_before_the_id_is_imported_first(tmp_path, monkeypatch):
     gymnasium.registry.pop("OfModule-v3")
 
 
-def test_a_module_without_the_environment_is_refused(tmp_path, monkeypatch):
-    (tmp_path / "silent_envs.py").touch()
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("", r" If a function registers it, call"),
+        (
+            "from gymnasium import register\ndef register_envs(): ...",
+            r"silent_envs registers no id .*, but may do so by register_envs\(\): ",
+        ),
+        (
+            "def register(): ...",
+            r"silent_envs registers no id .*, but may do so by register\(\): ",
+        ),
+        (
+            "import gymnasium\ngymnasium.register('OfSilent-v0', entry_point='silent_envs:Walk')",
+            r"silent_envs registers OfSilent-v0$",
+        ),
+    ],
+)
+def test_a_module_without_the_environment_is_refused(tmp_path, monkeypatch, source, expected):
+    (tmp_path / "silent_envs.py").write_text(source)
     monkeypatch.syspath_prepend(tmp_path)
     importlib.invalidate_caches()
     try:
         expect_error(
-            r"^env\.id=silent_envs:Walk-v0 is not registered .* If a function registers it, call",
+            rf"^env\.id=silent_envs:Walk-v0 is not registered .*{expected}",
             id="silent_envs:Walk-v0",
         )
     finally:
         sys.modules.pop("silent_envs")
+        gymnasium.registry.pop("OfSilent-v0", None)
+
+
+def test_a_namespace_that_is_an_installed_module_is_suggested(tmp_path, monkeypatch):
+    (tmp_path / "silent_namespace.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.invalidate_caches()
+    expect_error(
+        r"env\.id=silent_namespace:silent_namespace/Walk-v0$", id="silent_namespace/Walk-v0"
+    )
+    assert "silent_namespace" not in sys.modules
+
+
+def test_a_class_of_a_module_precedes_a_registered_environment_of_the_same_name():
+    assert find_spec(f"{__name__}:Pendulum").entry_point is Pendulum
+    assert find_spec(f"{__name__}:Pendulum-v1").id == "Pendulum-v1"
+
+
+class Pendulum(gymnasium.Env):
+    pass
+
+
+def test_a_constructor_that_needs_arguments_is_refused(monkeypatch):
+    monkeypatch.setitem(gymnasium.registry, "Needy-v0", registration.EnvSpec("Needy-v0", Needy))
+    expect_error(
+        r"^the constructor of env\.id=Needy-v0 needs arguments \(.*'size'\): set them in",
+        id="Needy-v0",
+    )
+
+
+class Needy(gymnasium.Env):
+    def __init__(self, size: int) -> None:
+        self.size = size
 
 
 def test_a_module_that_is_not_there_is_refused():

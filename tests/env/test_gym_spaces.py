@@ -123,7 +123,6 @@ class Mission(spaces.Space[str]):
 
 
 FLATTENING = r"; env\.wrappers=\[FlattenObservation\] turns it into a Box"
-KEEPING_A = r"; 'env\.wrappers=\[\{FilterObservation: \{filter_keys: \[a\]\}\}\]' keeps the others"
 WRAPPING = r"; a wrapper of your own can turn it into one: env\.wrappers=\[module:Class\]"
 
 
@@ -131,8 +130,7 @@ WRAPPING = r"; a wrapper of your own can turn it into one: env\.wrappers=\[modul
     ("space", "named", "remedy"),
     [
         (spaces.Tuple([FLAG]), r"observation space Tuple\(", FLATTENING),
-        (spaces.Dict(a=FLAG, b=spaces.Sequence(FLAG)), r"Sequence\(.* of key 'b'", KEEPING_A),
-        (spaces.Dict(a=FLAG, b=Mission()), r"Mission\(\) of key 'b'", KEEPING_A),
+        (spaces.Dict(a=FLAG, b=spaces.Dict(c=FLAG)), r"Dict\(.* of key 'b'", FLATTENING),
         (spaces.Dict(b=Mission()), r"Mission\(\) of key 'b'", WRAPPING),
         (Mission(), r"observation space Mission\(\)", WRAPPING),
         (None, "observation space None", WRAPPING),
@@ -146,12 +144,6 @@ def test_an_unsupported_observation_space_is_refused_with_its_name(spaced, space
     factory = GymEnvFactory(GymConfig(id="border/Spaced-v1"))
     with pytest.raises(ConfigError, match=rf"^env\.id=border/Spaced-v1: .*{named}.*{end}{remedy}$"):
         assert factory.spec
-
-
-def test_a_grid_world_is_refused_with_the_wrapper_of_its_package() -> None:
-    space = spaces.Dict(image=FLAG, mission=Mission())
-    with pytest.raises(ConfigError, match=r"\[minigrid\.wrappers:ImgObsWrapper\] keeps the image"):
-        raw_spaces(space, FLAG, "MiniGrid-Empty-5x5-v0")
 
 
 def test_an_unsupported_action_space_is_refused_with_its_name(spaced):

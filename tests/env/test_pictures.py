@@ -1,8 +1,7 @@
-"""Frames of environments: rendering without a display, and refusal of invalid frames."""
+"""Frames of environments, and refusal of invalid ones."""
 
 from __future__ import annotations
 
-from ctypes.util import find_library
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ import reaching
 
 from border_cli.env.config import GymConfig
 from border_cli.env.gym import GymEnvFactory
-from border_cli.env.pictures import choose_renderer, drawn_frame
+from border_cli.env.pictures import drawn_frame
 from border_cli.errors import ConfigError
 
 
@@ -24,22 +23,6 @@ class Draws(reaching.Reach):
 
     def render(self) -> Any:
         return self.picture
-
-
-def test_mujoco_draws_without_a_window_where_there_is_no_display() -> None:
-    environment: dict[str, str] = {}
-    choose_renderer("linux", environment)
-    assert environment["SDL_VIDEODRIVER"] == "dummy"
-    library = {"egl": "EGL", "osmesa": "OSMesa", None: "nothing"}[environment.get("MUJOCO_GL")]
-    assert library == "nothing" or find_library(library)
-    for platform, expected in (
-        ("darwin", {}),
-        ("linux", {"DISPLAY": ":0"}),
-        ("linux", {"MUJOCO_GL": "osmesa", "SDL_VIDEODRIVER": "x11"}),
-    ):
-        environment = dict(expected)
-        choose_renderer(platform, environment)
-        assert environment == expected
 
 
 @pytest.mark.parametrize(
@@ -58,6 +41,11 @@ def test_a_failure_to_draw_says_what_draws_without_a_display() -> None:
     env = reaching.Reach(render_mode="rgb_array", drawable=0)
     with pytest.raises(ConfigError, match=r"the display is gone.*MUJOCO_GL=egl or osmesa"):
         drawn_frame(env, "border/Reach-v0")
+
+
+def test_a_channel_of_transparency_is_left_out() -> None:
+    picture = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
+    np.testing.assert_array_equal(drawn_frame(Draws(picture), "Draws-v0"), picture[:, :, :3])
 
 
 def test_an_environment_made_for_films_draws_itself_at_its_own_rate() -> None:

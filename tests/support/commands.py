@@ -120,6 +120,11 @@ def is_pending(pid: int, signum: int) -> bool:
     return bool(pending >> (signum - 1) & 1)
 
 
+def is_stopped(pid: int) -> bool:
+    """Returns whether a signal has stopped a process."""
+    return "\nState:\tT " in Path(f"/proc/{pid}/status").read_text()
+
+
 def facts_of(run_dir: Path) -> dict[str, Any]:
     """Returns the content of `run.json`."""
     facts: dict[str, Any] = json.loads((run_dir / "run.json").read_text(encoding="utf-8"))

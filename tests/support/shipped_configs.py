@@ -8,6 +8,7 @@ from border_cli.config.compose import Composer
 
 CONF = Path(__file__).parents[2] / "conf"
 ONE_STEP = "step_processor.n_steps=1"  # required by replay_buffer=hindsight
+WITH_GOALS = ("robotics", "maze", "panda")  # environments that choose replay_buffer=hindsight
 
 
 def pair_of(tuned: str) -> list[str]:
@@ -25,6 +26,6 @@ def chosen_by(group: str, name: str) -> list[str]:
     if name == "rollout":
         return ["agent=ppo", "env=cartpole"]
     typed = [] if group in ("env", "experiment") else ["env.id=A-v0"]  # Atari envs have no id
-    if name in ("hindsight", "robotics") or name.startswith("fetch"):
+    if name in ("hindsight", *WITH_GOALS) or name.startswith("fetch"):
         typed.append(ONE_STEP)
     return [*typed, f"{group}={name}"]

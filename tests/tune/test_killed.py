@@ -16,8 +16,9 @@ import optuna
 import pytest
 
 from border_cli.run.finding import steps_saved
+from border_cli.run.sweep_folder import sweep_lock
 from tests.support import leftovers
-from tests.support.commands import Command, facts_of, is_pending
+from tests.support.commands import Command, facts_of, is_pending, is_stopped
 from tests.support.postgres import running_postgres
 
 pytestmark = pytest.mark.slow
@@ -141,7 +142,9 @@ def test_two_commands_share_a_study_also_while_one_of_them_is_stopped(
         )
         both = [run_of(folder, trial) for trial in (0, 1)]
         one.until(lambda: all(status_of(run) in ("running", "done") for run in both))
-        one.send(signal.SIGSTOP)
+        with sweep_lock(folder / "S"):  # which `one` must not hold while it is stopped
+            one.send(signal.SIGSTOP)
+            one.until(lambda: is_stopped(one.pid))
         other.until(lambda: (run_of(folder, 2) / "run.json").exists())
         one.send(signal.SIGCONT)
         ends = [command.ended() for command in (one, other)]

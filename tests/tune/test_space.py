@@ -291,11 +291,13 @@ def test_whatever_is_drawn_from_a_shipped_space_composes(agent: str, tmp_path: P
     assert len(jobs_of(composer, batch, sweep_terms(composer, fixed))) == 20
 
 
+# Their rollouts are shorter than those that minibatches of other environments need.
+SHORT_ROLLOUTS = [("ppo", env) for env in ("cartpole", "mountaincar", "mountaincar_continuous")]
 PAIRS = [
     (agent, env)
     for agent in AGENTS
     for env in CLASSIC
-    if (CONF / "tuned" / f"{agent}_{env}.yaml").exists()
+    if (CONF / "tuned" / f"{agent}_{env}.yaml").exists() and (agent, env) not in SHORT_ROLLOUTS
 ]
 
 

@@ -57,4 +57,4 @@ class Catch(gym.Env[NDArray[Any], np.int64]):
         return self._seen(), reward, ended, False, {}
 
 
-gym.register("Catch-v0", Catch)
+gym.register("Catch-v0", Catch, max_episode_steps=100)
