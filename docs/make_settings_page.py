@@ -1,4 +1,4 @@
-"""Writes settings.md: all settings of all shipped components, generated from their dataclasses.
+"""Writes reference/settings.md: all settings of all shipped components, from their dataclasses.
 
 python docs/make_settings_page.py
 """
@@ -13,11 +13,11 @@ from typing import Any
 
 from border_cli.config.describe import bounds_of, format_setting, meaning_of, values_of
 from border_cli.config.files import base_of
-from border_cli.registry import GROUPS, register_builtin
+from border_cli.registry import GROUPS, Entry, register_builtin
 from border_cli.settings.base import Settings, default_of
 from border_cli.settings.run import SECTIONS, RunConfig
 
-PAGE = Path(__file__).with_name("settings.md")
+PAGE = Path(__file__).parent / "reference" / "settings.md"
 ON_RESUME = {
     "may_change": "may change on resume",
     "may_grow": "may grow on resume",
@@ -48,12 +48,16 @@ def page() -> str:
         shared = _names(base)
         if shared:
             parts.append(_section(f"`{group}`: common settings", group, base, shared))
-        for entry in registry:
-            kind = entry.config_type
-            own = [name for name in _names(kind) if name not in shared]
-            path = f"{group}.{entry.name}" if group in ("recorder", "callback") else group
-            parts.append(_section(f"`{group}={entry.name}`", path, kind, own))
+        parts += [section_of_option(group, entry) for entry in registry]
     return "\n".join(parts)
+
+
+def section_of_option(group: str, entry: Entry) -> str:
+    """The settings of an option, without those that all options of the group have."""
+    shared = _names(base_of(group))
+    own = [name for name in _names(entry.config_type) if name not in shared]
+    path = f"{group}.{entry.name}" if group in ("recorder", "callback") else group
+    return _section(f"`{group}={entry.name}`", path, entry.config_type, own)
 
 
 def _names(kind: type[Any]) -> list[str]:
