@@ -47,9 +47,11 @@ def test_twenty_runs_leave_threads_files_and_segments_as_they_were() -> None:
 
 
 class Killer(Callback):
-    """A thread that kills child processes one by one at random moments after the first update.
+    """A thread that kills child processes at random moments after the first update.
 
-    Before it, Python's resource tracker may have started without being known as such.
+    Before it, Python's resource tracker may have started without being known as such. After one to
+    three kills it waits for the next update: where no actor can deliver anything, each pause before
+    a restart is twice as long as the last one.
 
     As a callback it ends the run after `most` kills and `updates` updates, on fast machines too.
     """
@@ -60,7 +62,7 @@ class Killer(Callback):
         self.killed = 0
         self._most, self._updates, self._longest_pause_s = most, updates, longest_pause_s
         self._rng = np.random.default_rng(seed)
-        self._began, self._ended = threading.Event(), threading.Event()
+        self._updated, self._ended = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="killer")
 
     def __enter__(self) -> Killer:
@@ -69,11 +71,10 @@ class Killer(Callback):
 
     def __exit__(self, *_: object) -> None:
         self._ended.set()
-        self._began.set()
         self._thread.join()
 
     def on_update(self, moment: RecordStep, _metrics: object) -> None:
-        self._began.set()
+        self._updated.set()
         if self.killed == self._most and moment.opt_steps >= self._updates:
             self.stop("enough kills")
 
@@ -83,8 +84,12 @@ class Killer(Callback):
 
     def _run(self) -> None:
         killed: set[int] = set()
-        self._began.wait()
+        at_once = 0  # kills until it waits for an update
         while self.killed < self._most and not self._ended.wait(self._pause_s):
+            if at_once == 0:
+                if not self._updated.is_set():
+                    continue
+                at_once = int(self._rng.integers(1, 4))
             alive = {pid for pid in leftovers.processes() if leftovers.is_alive(pid)}
             targets = sorted(alive - killed)  # under load, a killed process remains for a while
             if not targets:
@@ -94,6 +99,8 @@ class Killer(Callback):
                 os.kill(pid, signal.SIGKILL)
                 killed.add(pid)
                 self.killed += 1
+                at_once -= 1
+                self._updated.clear()
 
 
 @pytest.mark.long
