@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from border_cli.export.load import load_policy
     from border_cli.settings.run import RunConfig
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "Callback",
     "Result",

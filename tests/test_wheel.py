@@ -1,4 +1,4 @@
-"""The wheel contains every configuration file and works from any directory."""
+"""The wheel and the source distribution are complete, and the wheel works from any directory."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -35,16 +36,49 @@ def quietly(*command: str | Path, cwd: Path, **environment: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Builds the wheel from a copy, since a build leaves files next to the sources."""
-    copy = tmp_path_factory.mktemp("source")
-    for name in ("border_cli", "conf"):
-        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "LICENSE"):
-        shutil.copy(ROOT / name, copy / name)
-    (copy / "README.md").write_text("The content does not matter.\n", encoding="utf-8")
-    quietly(sys.executable, "-m", "build", "--no-isolation", "--wheel", cwd=copy)
-    return next((copy / "dist").glob("*.whl"))
+def distributions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Builds the source distribution, and the wheel from it, in a copy, since a build leaves files
+    next to the sources."""
+    copy = tmp_path_factory.mktemp("source") / "border_cli"
+    ignored = shutil.ignore_patterns("__pycache__", ".*", "build", "outputs", "cells")
+    shutil.copytree(ROOT, copy, ignore=ignored)
+    quietly(sys.executable, "-m", "build", "--no-isolation", cwd=copy)
+    return copy / "dist"
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    for file, line in (
+        ("pyproject.toml", f'version = "{__version__}"'),
+        ("CITATION.cff", f"version: {__version__}"),
+        ("CHANGELOG.md", f"## [{__version__}]"),
+    ):
+        lines = (ROOT / file).read_text(encoding="utf-8").splitlines()
+        assert any(written.startswith(line) for written in lines), file
+
+
+@pytest.fixture(scope="module")
+def wheel(distributions: Path) -> Path:
+    return next(distributions.glob("*.whl"))
+
+
+def test_the_source_distribution_holds_sources_tests_and_pages(distributions: Path) -> None:
+    (archive,) = distributions.glob("*.tar.gz")
+    with tarfile.open(archive) as opened:
+        inside = {name.partition("/")[2] for name in opened.getnames()}
+    assert archive.name == f"border_cli-{__version__}.tar.gz"
+    for pattern in (
+        "border_cli/**/*.py",
+        "conf/**/*.yaml",
+        "tests/**/*.py",
+        "docs/**/*.md",
+        "*.md",
+    ):
+        expected = {path.relative_to(ROOT).as_posix() for path in ROOT.glob(pattern)}
+        assert expected
+        assert expected <= inside
+    assert {"LICENSE", "CITATION.cff", "benchmarks/__main__.py", "docs/terminal.svg"} <= inside
+    tops = {name.split("/")[0] for name in inside}
+    assert not tops & {"outputs", "build", ".git", ".ci", ".github"}
 
 
 def test_every_configuration_file_and_module_is_inside(wheel: Path) -> None:
