@@ -119,8 +119,8 @@ def test_an_installed_wheel_composes_from_elsewhere(target: Path, tmp_path: Path
     shown = quietly(*command, cwd=elsewhere, PYTHONPATH=str(target))
     assert shown == resolved_yaml(compose("env=cartpole"))
     assert not list(elsewhere.iterdir())
-    command = (sys.executable, "-c", program, "--info", "plugins", "env=cartpole")
-    listed = quietly(*command, cwd=elsewhere, PYTHONPATH=str(target))
+    listing = (sys.executable, "-c", program, "--info", "plugins", "env=cartpole")
+    listed = quietly(*listing, cwd=elsewhere, PYTHONPATH=str(target))
     assert "SweepLauncher" in listed
     assert f"border_cli-{__version__}.dist-info" in {entry.name for entry in target.iterdir()}
 
