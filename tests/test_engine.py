@@ -24,7 +24,7 @@ LOADED = (
 
 def test_a_plain_run_loads_no_room_of_the_edge(tmp_path: Path) -> None:
     command = [sys.executable, "-c", LOADED, "agent=dqn", "env=cartpole", *QUICK, "run_dir=run"]
-    process = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    process = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert process.returncode == 0, process.stderr
     modules = json.loads(process.stderr.splitlines()[-1])
     assert "border_cli.trainer.trainer" in modules

@@ -116,7 +116,7 @@ def test_the_files_and_commands_of_a_guide_work(page: str, tmp_path: Path) -> No
         process = subprocess.run(
             ["bash", "-c", typed(command)],
             cwd=tmp_path, env={**os.environ, "PATH": path}, capture_output=True, text=True,
-            timeout=300,
+            timeout=600,
         )  # fmt: skip
         assert process.returncode == 0, f"{command}\n{process.stderr}"
     trained = [
@@ -144,7 +144,7 @@ def test_the_program_of_the_python_page_works(tmp_path: Path) -> None:
     )
     process = subprocess.run(
         [sys.executable, "-c", short + reading],
-        cwd=tmp_path, capture_output=True, text=True, timeout=300,
+        cwd=tmp_path, capture_output=True, text=True, timeout=600,
     )  # fmt: skip
     assert process.returncode == 0, process.stderr
     assert process.stdout.splitlines()[-1].startswith("outputs/dqn_cartpole/")

@@ -238,7 +238,7 @@ def test_acting_needs_no_torch():
     )
     imports = ", ".join(f"border_cli.{module}" for module in modules)
     code = f"import sys, {imports}; assert 'torch' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
 
 
 MANY = np.random.default_rng(7).standard_normal((300, 3)).astype(np.float32)

@@ -82,7 +82,7 @@ def test_a_run_is_done_though_the_current_directory_was_removed_meanwhile(
 @pytest.mark.slow
 def test_a_finished_command_does_not_wait_for_threads_and_processes_that_were_left() -> None:
     ended = subprocess.run(
-        [sys.executable, "-c", LEAVES], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", LEAVES], capture_output=True, text=True, timeout=300, check=False
     )
     assert (ended.returncode, ended.stdout) == (3, "done\n")
     said = "border-train: exiting without waiting any longer for telemetry, simulator\n"

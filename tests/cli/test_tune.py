@@ -40,7 +40,7 @@ STUDY = (
 )
 GAMMA = "hyperparameters: {agent.gamma: {low: 0.9, high: 0.99}}\n"
 BROKEN = ("agent=dqn", "imports=[unruly]", "env.id=Raises-v0", "actor_manager.max_restarts=0")
-DEADLINE_S = 240.0  # a study takes minutes on a busy machine
+DEADLINE_S = 600.0  # a study takes minutes on a busy machine
 MINE = ("-cd", "conf", "search=mine", "sampler=random", "fresh_seeds=1")
 
 

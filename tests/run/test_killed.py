@@ -171,7 +171,7 @@ def run_script(script: str, *arguments: str) -> list[int]:
     }
     process = subprocess.run(
         [sys.executable, "-c", script, *arguments],
-        capture_output=True, text=True, timeout=100, env=environment,
+        capture_output=True, text=True, timeout=300, env=environment,
     )  # fmt: skip
     assert process.returncode == 0, process.stderr
     return [int(word) for word in process.stdout.split()]

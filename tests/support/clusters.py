@@ -26,7 +26,7 @@ from border_cli.system.child import Pipe
 from border_cli.system.child_process import ChildProcess
 from border_cli.system.start import start_context, wait_for
 
-DEADLINE_S = 240.0
+DEADLINE_S = 600.0
 LOOKED = "looked"
 
 

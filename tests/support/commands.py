@@ -29,7 +29,7 @@ from border_cli.cli.train import main
 from border_cli.recorder.read import read_metrics
 
 MODULES = Path(__file__).parents[1] / "user_modules"
-DEADLINE_S = 120.0  # far longer than any command takes
+DEADLINE_S = 300.0  # far longer than any command takes
 QUICK = (  # settings of a run that ends within seconds
     "trainer.max_opt_steps=2",
     "trainer.warmup_period=8",

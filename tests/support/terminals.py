@@ -17,7 +17,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Self
 
-DEADLINE_S = 60.0
+DEADLINE_S = 300.0
 # Python code that makes stdin the controlling terminal and then executes the command. `preexec_fn`
 # is no alternative: Python 3.12 warns about it in a process with threads.
 TAKE_TERMINAL = (

@@ -36,7 +36,7 @@ def test_neither_actors_nor_their_fork_server_end_by_a_group_signal() -> None:
     """Runs in a new process, in which no other test has started a fork server."""
     folders = [str(Path(__file__).parent), str(Path(leftovers.__file__).parent)]
     code = f"import sys; sys.path[:0] = {folders!r}; import test_group_signals as t; t.check()"
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
 
 
 def check() -> None:

@@ -126,7 +126,7 @@ def test_a_learner_reuses_freed_memory_instead_of_returning_it_to_the_kernel() -
     def pages_asked_for(state: str) -> int:
         command = [sys.executable, "-c", code, state]
         ran = subprocess.run(
-            command, check=True, timeout=60, env=environ, capture_output=True, text=True
+            command, check=True, timeout=300, env=environ, capture_output=True, text=True
         )
         return int(ran.stdout)
 

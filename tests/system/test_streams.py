@@ -18,6 +18,6 @@ print("after")
 
 def test_prints_from_python_and_c_go_to_stderr_within_the_block() -> None:
     command = [sys.executable, "-c", PRINTING]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
     assert ended.stdout == "before\nafter\n"
     assert sorted(ended.stderr.split()) == ["C", "Python"]
