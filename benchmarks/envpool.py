@@ -12,9 +12,9 @@ The first states of dm_control are fitted to observations (`benchmarks/suite_sta
 toy texts are replayed or looked up in the table of probabilities; small levels of BabyAI are
 replayed from the first seed of Gymnasium that has the same episode, if there is one. LunarLander's
 rewards are computed from both observations. Each row counts the transitions whose successor, reward
-or flags differ. `ks_p` are p-values (Kolmogorov-Smirnov) of the returns and lengths of first
-episodes, and the least one of all parts of first observations times their number, against
-Gymnasium's own.
+or flags differ; the row `all` adds them up. `ks_p` are p-values (Kolmogorov-Smirnov) of the returns
+and lengths of first episodes, and the least one of all parts of first observations times their
+number, against Gymnasium's own.
 
 `run`: env steps/s of `border-train` with one actor of 16 environments, from its first update on.
 """
@@ -432,6 +432,7 @@ def main() -> None:
     parser.add_argument("--families", nargs="*", choices=list(IDS), default=list(IDS))
     parser.add_argument("--agents", nargs="*", choices=list(RUNS), default=list(RUNS))
     arguments = parser.parse_args()
+    totals = Counter[str]()
     for family in arguments.families:
         for env_id in dict.fromkeys([*IDS[family], *_compared_by_statistics(family)]):
             reason = _skip_reason(env_id)
@@ -442,7 +443,10 @@ def main() -> None:
             with redirect_stdout(sys.stderr):  # BabyAI prints
                 counts = check(env_id, count) if env_id in CHECKS else {}
                 p_values = compare_first_episodes(env_id)
+            totals.update(counts)
             emit("check", env_id, {**counts, "ks_p": p_values})
+    differences = sum(totals[name] for name in COUNTS[-4:])
+    emit("check", "all", {**totals, "differences": differences})
     contenders: dict[str, Callable[[int], Reading]] = {}
     for agent in arguments.agents:
         for trainer, chosen in TRAINERS.items():

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from benchmarks.results import report
 from benchmarks.results.cells import changes, finished
 from benchmarks.results.children import Children, Failed, Stopped
-from benchmarks.results.judging import verdict
+from benchmarks.results.judging import Difference, difference, verdict
 from benchmarks.results.kinds import Bar, Cell, Peer, Recording, Run
 from benchmarks.results.rows import ROWS
 from benchmarks.results.settings import UNKNOWN, Setting, differences, settings_of
@@ -72,6 +73,35 @@ def test_a_row_of_the_page_is_marked_where_its_settings_have_changed(name: str) 
     row = ROWS[name]
     stale = any(changes(Cell(row, seed)) for seed in finished(row))
     assert f"| {name}{'' if stale else ' †'} |" not in page
+
+
+def test_the_page_is_what_report_writes_from_the_cells() -> None:
+    page = report.page({name: finished(row) for name, row in ROWS.items()})
+    written = report.PAGE.read_text(encoding="utf-8")
+    assert written.replace(" † |", " |") == page, "run: python -m benchmarks.results --report"
+
+
+def test_a_stale_row_is_marked_in_every_table() -> None:
+    page = "\n| a |\n| aa |\n\n| a | b |\n"
+    assert report.mark(page, ["a"]) == "\n| a † |\n| aa |\n\n| a † | b |\n"
+
+
+@pytest.mark.parametrize(
+    ("ours", "low", "high"),
+    [  # k of n resampled values are large: with probability binomial(n, 1/n)
+        ([0.0, 0.0, 3.0], 0.0, 3.0),  # 3 of 3: 3.7 %, more than 2.5 %
+        ([0.0, 0.0, 0.0, 0.0, 5.0], 0.0, 3.0),  # 3 or more: 5.8 %, 4 or more: 0.7 %
+    ],
+)
+def test_the_interval_of_a_difference_covers_95_percent(
+    ours: list[float], low: float, high: float
+) -> None:
+    rows = [
+        {seed: {"last": {"mean": value}} for seed, value in enumerate(values)}
+        for values in (ours, [0.0])
+    ]
+    result = difference(*rows, (0.0, 100.0))
+    assert result == pytest.approx(Difference(1.0, low, high))
 
 
 def cells(*means: float, **more: Any) -> dict[int, Any]:

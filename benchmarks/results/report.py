@@ -40,11 +40,19 @@ def write_report() -> None:
                 f"Stable-Baselines3 {peer.algorithm}": done[peer.name] for peer in _peers(name)
             }
             draw(CURVES / f"{name}.svg", name, mine, "opt_steps" if row.recording else "env_steps")
-    PAGE.write_text(page(done), encoding="utf-8")
+    stale = [name for name, row in ROWS.items() if _stale(row, done[name])]
+    PAGE.write_text(mark(page(done), stale), encoding="utf-8")
+
+
+def mark(page: str, names: Iterable[str]) -> str:
+    """Marks the rows with these names as stale."""
+    for name in names:
+        page = page.replace(f"\n| {name} |", f"\n| {name} † |")
+    return page
 
 
 def page(done: Finished) -> str:
-    """Returns the whole page."""
+    """Returns the whole page, without marks."""
     rows = list(ROWS.values())
     runs = [row for row in rows if isinstance(row, Run) and row.seeds > 1]
     drawn = (f"![{row.name}](results/{row.name}.svg)" for row in runs if done[row.name])
@@ -95,7 +103,7 @@ def _on_policy(rows: Sequence[Run], done: Finished) -> str:
         )
         counts = [f"{len(cells)}" for cells in (ours, theirs)]
         return [
-            row.name + (" †" if _stale(row, ours) else ""),
+            row.name,
             f"{counts[0]}, {counts[1]} of {row.seeds}",
             *(_score(cells, "last") for cells in (ours, theirs)),
             f"{low:g} to {high:g}",
@@ -138,7 +146,7 @@ def _bar_columns(row: Run, done: Finished) -> list[str]:
 def _score_columns(row: Row, cells: Mapping[int, Content]) -> list[str]:
     best = over_seeds(cells)
     return [
-        row.name + (" †" if _stale(row, cells) else ""),
+        row.name,
         f"{len(cells)} of {row.seeds}" if len(cells) < row.seeds else str(len(cells)),
         *(_score(cells, "best"), f"{best.worst:.1f}" if best else NOTHING, _score(cells, "last")),
         *(_mean(cells, name) for name in ("env_steps", "opt_steps")),
