@@ -48,6 +48,8 @@ This one needs a GPU:
 
     python -m benchmarks.gpu            the tests marked `gpu`; updates/s against plain torch loops
 
+`python -m benchmarks.figures NAME` runs a part and stores its rows for docs/inside/benchmarks.md.
+
 The scores of the agents are a separate table, which takes hours: `python -m benchmarks.results
 --help`. So is the trial of other people's environments: `python -m benchmarks.third_party --help`.
 

@@ -14,6 +14,7 @@ import json
 import shlex
 import subprocess
 import sys
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -58,12 +59,12 @@ COMMANDS = {  # file -> label -> command
 }
 
 
-def measure(name: str) -> dict[str, Any]:
-    """Runs the commands of a part of the page; returns the content of its file."""
+def measure(commands: Mapping[str, str]) -> dict[str, Any]:
+    """Runs benchmarks; returns the content of a file, with the rows of each by its label."""
     began = datetime.now()
     rows: dict[str, dict[str, Any]] = {}
     machine: dict[str, Any] = {}
-    for label, command in COMMANDS[name].items():
+    for label, command in commands.items():
         say(f"python -m benchmarks.{command}")
         rows[label] = {}
         for line in _run(command).splitlines():
@@ -73,7 +74,7 @@ def measure(name: str) -> dict[str, Any]:
         if not rows[label]:
             sys.exit(f"{command}: no rows, nothing is stored")
     return {
-        "commands": [f"python -m benchmarks.{command}" for command in COMMANDS[name].values()],
+        "commands": [f"python -m benchmarks.{command}" for command in commands.values()],
         "date": f"{began:%Y-%m-%d}",
         "commit": commit(),
         "machine": machine,
@@ -101,7 +102,7 @@ def main() -> None:
         "names", nargs="+", choices=COMMANDS, metavar="NAME", help=" ".join(COMMANDS)
     )
     for name in parser.parse_args().names:
-        write(name, measure(name))
+        write(name, measure(COMMANDS[name]))
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ SOURCES = f"{META['urls']['Repository']}/blob/main"
 LINK = re.compile(r"\]\((?!\w+:|#)([^)\s#]+)")
 LISTED = re.compile(r"^(?:- |\| )\[[^]]*\]\(([\w/]+)\.md\)", re.MULTILINE)
 PART = re.compile(r"^<!-- generated: (\w+)(?: (\w+))? -->$", re.MULTILINE)
+CLAIM = re.compile(r" ?(?<!`)<!-- claim: [^>]*-->")  # not where a page quotes one as code
 
 project = "border_cli"
 copyright = "the authors of border_cli"
@@ -37,9 +38,11 @@ html_copy_source = False
 
 
 def prepare(_: Sphinx, docname: str, source: list[str]) -> None:
-    """Makes a page of the repository one of the site: writes its generated parts, lists the pages
-    of an index in the menu, and links to files outside of this folder in the repository."""
+    """Makes a page of the repository one of the site: writes its generated parts, removes ids of
+    claims, lists the pages of an index in the menu, and links to files outside of this folder in
+    the repository."""
     text = PART.sub(lambda part: PARTS[part[1]](*filter(None, [part[2]])), source[0])
+    text = CLAIM.sub("", text)
     if docname.rpartition("/")[2] == "index":
         text += "".join(menu(*section) for section in sections_of(text))
     folder = (DOCS / docname).parent

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.support.claims import Paragraph, paragraphs, problems, shows
+from benchmarks.figures import COMMANDS, measure
+from tests.support.claims import Paragraph, Proof, paragraphs, problems, shows
 
 ROOT = Path(__file__).parents[1]
 PAGES = ("README.md", "docs/inside/results.md", "docs/inside/benchmarks.md")
@@ -40,6 +41,19 @@ def test_every_part_of_the_benchmarks_names_date_and_processor_of_its_figures() 
     assert wrong == []
 
 
+def test_figures_have_date_machine_and_versions_and_the_rows_by_label() -> None:
+    content = measure({"small": "prioritized --rows 500 --repeats 2"})
+    assert content["commands"] == ["python -m benchmarks.prioritized --rows 500 --repeats 2"]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", content["date"])
+    assert {"cpu", "cores", "python", "torch", "numpy"} <= content["machine"].keys()
+    assert content["rows"]["small"]["sample_and_update"]["rows"] == 500
+
+
+def test_the_figures_of_the_benchmarks_can_be_measured_again() -> None:
+    page = (ROOT / "docs" / "inside" / "benchmarks.md").read_text(encoding="utf-8")
+    assert {*re.findall(r"figures/(\w+)\.json\)", page)} == COMMANDS.keys()
+
+
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """A folder with a test and a file of figures."""
@@ -51,9 +65,11 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-TESTED = {"x": {"test": "tests/test_speed.py::test_it_is_fast"}}
-RATIO = {"x": {"file": "speed.json", "values": ["a.ours.median"]}}
-TABLE = {"x": {"file": "speed.json", "rows": ["a"], "columns": ["{}.ours", "{}.theirs", "b.0"]}}
+TESTED: dict[str, Proof] = {"x": {"test": "tests/test_speed.py::test_it_is_fast"}}
+RATIO: dict[str, Proof] = {"x": {"file": "speed.json", "values": ["a.ours.median"]}}
+TABLE: dict[str, Proof] = {
+    "x": {"file": "speed.json", "rows": ["a"], "columns": ["{}.ours", "{}.theirs", "b.0"]}
+}
 
 
 @pytest.mark.parametrize(
@@ -119,7 +135,7 @@ def test_proved_claims_are_no_problem(root: Path) -> None:
     assert problems({"p.md": "It takes\n3 s. <!-- claim: x -->"}, TESTED, root) == []
     assert problems({"p.md": "With 8 seeds it is 2.7×. <!-- claim: x -->"}, RATIO, root) == []
     assert problems({"p.md": table}, TABLE, root) == []
-    both = {"x": RATIO["x"], "y": TESTED["x"]}
+    both: dict[str, Proof] = {"x": RATIO["x"], "y": TESTED["x"]}
     assert problems({"p.md": "2.7× in 3 s. <!-- claim: x y -->"}, both, root) == []
 
 

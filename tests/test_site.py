@@ -41,6 +41,12 @@ def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
 
 
 @pytest.mark.slow
+def test_ids_of_claims_are_not_part_of_the_site(site: Path) -> None:
+    pages = ("inside/benchmarks.html", "inside/results.html")
+    assert [page for page in pages if "claim:" in (site / page).read_text(encoding="utf-8")] == []
+
+
+@pytest.mark.slow
 def test_the_page_of_an_agent_has_its_settings_differences_and_results(site: Path) -> None:
     page = (site / "agents" / "dqn.html").read_text(encoding="utf-8")
     for part in ("agent.double", "Polyak averaging", "dqn_cartpole", "dqn_acrobot.svg"):

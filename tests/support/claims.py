@@ -1,7 +1,7 @@
 """Claims of pages: paragraphs with measured numbers or strong words, their ids and their proofs.
 
-An id is a comment at the end of a paragraph or list item, or in the line above a table:
-`<!-- claim: ID … -->`. `docs/claims.yaml` maps each id to a proof: a test, or values of a JSON file.
+An id is a comment, `<!-- claim: ID … -->`, at the end of a paragraph or list item, or in the line
+above a table. `docs/claims.yaml` maps each id to a proof: a test, or values of a JSON file.
 """
 
 from __future__ import annotations
