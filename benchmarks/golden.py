@@ -1,6 +1,10 @@
 """Computes SHA-256 digests of each agent's results, to show whether a code change changes them.
 
+    python -m benchmarks.golden --against COMMIT [--only NAME …]
     python -m benchmarks.golden [--only NAME …] > before.jsonl
+
+The first command compares this folder with a commit. It names the agents whose digests differ, and
+fails if one of them has no new line in benchmarks/results/versions.json.
 
 Each case trains for 300 updates with `border-train`, bit-reproducibly, and reads the files of the
 run. It has three digests: `weights` over all floats of the saved agent (networks, target networks,
@@ -8,7 +12,6 @@ optimiser moments, statistics), `rows` over the transitions in the replay buffer
 the metric rows without times and rates. The values of the first two are sorted beforehand, so that
 the digests depend neither on names nor on the order or grouping of arrays. Equal digests on the
 same machine with the same library versions mean equal results; across machines they differ.
-`diff before.jsonl after.jsonl` compares two commits.
 
 The offline cases learn from a data set that `border-record` records from a golden run.
 """
@@ -22,19 +25,23 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.results.versions import FILE, Reasons, agent_of, raised_agents, read_versions
 from benchmarks.table import say
 from border_cli.core.state import load_state
 
 COMMANDS = Path(sys.executable).parent
+ROOT = Path(__file__).parents[1]
 UPDATES = 300
 DATASETS = {"cartpole": "golden/cartpole-v0", "pendulum": "golden/pendulum-v0"}
+RECORDED = {"dqn": "cartpole", "sac": "pendulum"}  # case whose run records the data set of an env
 COMMON = [
     "~tuned", "seed=3", "quiet=true", f"trainer.max_opt_steps={UPDATES}",
     "trainer.eval_interval=100", "trainer.record_interval=50", "evaluator.num_episodes=3",
@@ -44,9 +51,11 @@ MASKED = {
     "masked": ["env.id=benchmarks.masked_env:Masked-v0"],
     "pairs": ["env.id=benchmarks.masked_env:MaskedPairs-v0"],
 }
+PARTS = ("weights", "rows", "metrics")  # of which each case has a digest
 METRICS = ("opt_steps", "env_steps", "train/", "eval/", "episode/")
 
 Case = dict[str, list[str]]
+Digests = Mapping[str, Mapping[str, str]]  # by case
 
 
 def cases() -> Case:
@@ -179,24 +188,106 @@ def _metrics(run_dir: Path) -> Iterator[str]:
         yield json.dumps({key: row[key] for key in sorted(row) if key.startswith(METRICS)})
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="run only these cases")
-    only = parser.parse_args().only
+def results(only: list[str] | None) -> Iterator[tuple[str, dict[str, str]]]:
+    """Runs the cases, or those in `only`, and yields their names and digests."""
     with tempfile.TemporaryDirectory() as folder:
         os.environ["MINARI_DATASETS_PATH"] = str(Path(folder) / "datasets")
-        for agent, env in (("dqn", "cartpole"), ("sac", "pendulum")):
-            if only is None or any("offline" in case for case in only):
-                train(cases()[agent], Path(folder) / env)
+        for case, env in RECORDED.items():
+            if only is None or any("offline" in name for name in only):
+                train(cases()[case], Path(folder) / env)
                 record(Path(folder) / env, DATASETS[env])
         for name, overrides in cases().items():
             if only is None or name in only:
                 say(name)
                 train(overrides, Path(folder) / name)
-                line = {"benchmark": "golden", "row": name, **digests(Path(folder) / name)}
-                print(json.dumps(line), flush=True)
+                yield name, digests(Path(folder) / name)
+
+
+@contextmanager
+def checkout(commit: str) -> Iterator[Path]:
+    """Checks a commit out into a temporary folder, from which Python can import border_cli."""
+    with tempfile.TemporaryDirectory() as parent:
+        folder = Path(parent) / "commit"
+        _git("worktree", "add", "--quiet", "--detach", str(folder), commit)
+        try:
+            conf = folder / "border_cli" / "conf"  # where a wheel has it
+            if not conf.exists():
+                conf.symlink_to(Path("..") / "conf")
+            yield folder
+        finally:
+            _git("worktree", "remove", "--force", str(folder))
+
+
+def _git(*words: str) -> str:
+    command = ["git", "-C", str(ROOT), *words]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def results_of(folder: Path, only: list[str] | None) -> Digests:
+    """Runs the cases that another folder's version of this module has, with that folder's code."""
+    paths = [str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
+    lines = subprocess.run(
+        [sys.executable, "-m", "benchmarks.golden", *(["--only", *only] if only else [])],
+        cwd=folder, env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        check=True, stdout=subprocess.PIPE, text=True,
+    ).stdout.splitlines()  # fmt: skip
+    rows = [json.loads(line) for line in lines]
+    return {
+        row["row"]: {name: row[name] for name in ("weights", "rows", "metrics")} for row in rows
+    }
+
+
+def differing_cases(then: Digests, now: Digests) -> dict[str, list[str]]:
+    """Returns, by agent, the cases with other digests, of those that both sides have.
+
+    An offline case whose data set was recorded by a run with other digests is left out.
+    """
+    differing = {name for name in then.keys() & now.keys() if then[name] != now[name]}
+    other_data = {f"env={env}" for case, env in RECORDED.items() if case in differing}
+    by_agent: dict[str, list[str]] = {}
+    for name, overrides in cases().items():
+        if name in differing and not ("offline" in name and other_data & {*overrides}):
+            by_agent.setdefault(agent_of(overrides), []).append(name)
+    return by_agent
+
+
+def compare(commit: str, only: list[str] | None) -> int:
+    """Compares this folder with a commit; returns the exit status."""
+    if only and any("offline" in name for name in only):
+        only = [*only, *RECORDED]
+    with checkout(commit) as folder:
+        then = results_of(folder, only)
+        saved = folder / FILE.relative_to(ROOT)
+        versions: Reasons = json.loads(saved.read_text(encoding="utf-8")) if saved.exists() else {}
+    now = dict(results(only))
+    differing = differing_cases(then, now)
+    raised = raised_agents(versions, read_versions())
+    for agent, names in differing.items():
+        version = "version raised" if agent in raised else "version not raised"
+        print(f"{agent}: other digests in {', '.join(names)}; {version}")
+    print(f"{len(then.keys() & now.keys())} cases compared, {len(differing)} agents differ")
+    missing = sorted(differing.keys() - raised)
+    if missing:
+        print(
+            f"Add a line for {', '.join(missing)}, or for the rows that change, to "
+            f"{FILE.relative_to(ROOT)}. If only rounding differs, or other random numbers of the "
+            "same distribution are drawn, add none and say so in the commit message."
+        )
+    return 1 if missing else 0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="run only these cases")
+    parser.add_argument("--against", metavar="COMMIT", help="compare with this commit")
+    arguments = parser.parse_args()
+    if arguments.against:
+        sys.exit(compare(arguments.against, arguments.only))
+    for name, digests_of_case in results(arguments.only):
+        line = {"benchmark": "golden", "row": name, **digests_of_case}
+        print(json.dumps(line), flush=True)
 
 
 if __name__ == "__main__":

@@ -10,14 +10,18 @@ from typing import Any
 
 import pytest
 
+from benchmarks.golden import differing_cases
 from benchmarks.results import report
-from benchmarks.results.cells import changes, finished
+from benchmarks.results.__main__ import describe_stale
+from benchmarks.results.cells import Content, changes, finished, stale_reasons
 from benchmarks.results.children import Children, Failed, Stopped
 from benchmarks.results.judging import Difference, difference, verdict
 from benchmarks.results.kinds import Bar, Cell, Peer, Recording, Run
 from benchmarks.results.rows import ROWS
-from benchmarks.results.settings import UNKNOWN, Setting, differences, settings_of
+from benchmarks.results.settings import UNKNOWN, Setting, differences, settings_of, values
+from benchmarks.results.versions import names_of, raised_agents, read_versions, versions_of
 from benchmarks.results.work import make_all, source_of
+from border_cli.registry import AGENTS, register_builtin
 from tests.support.case_sampling import sampled
 
 
@@ -65,8 +69,105 @@ def test_another_name_for_the_same_makes_no_cell_stale() -> None:
     assert differences(then, now | more) == ["evaluator.background: False -> True"]
 
 
+def test_trainer_sync_always_stepped_its_actors_itself() -> None:
+    then = {"trainer": "SyncConfig", "actor_manager": "ThreadConfig"}
+    then["actor_manager.join_timeout_s"] = "5.0"
+    now = {"trainer": Setting("SyncConfig", UNKNOWN)}
+    now["actor_manager"] = Setting("SerialConfig", UNKNOWN)
+    assert differences(then, now) == []
+    assert differences(then | {"trainer": "AsyncConfig"}, now) != []
+
+
+EARLIER = {"ppo": ["the value loss is halved"]}
+LATER = {"ppo": [*EARLIER["ppo"], "advantages are clipped"], "dqn": ["targets are clipped"]}
+
+
+def cell_made_with(versions: dict[str, list[str]]) -> Content:
+    row = ROWS["ppo_cartpole"]
+    return {"settings": values(settings_of(row)), "versions": versions_of(row, versions)}
+
+
+def test_a_refactoring_makes_no_cell_stale() -> None:
+    row = ROWS["ppo_cartpole"]
+    assert stale_reasons(row, cell_made_with(EARLIER), settings_of(row), EARLIER) == []
+    only_others = {**EARLIER, "dqn": LATER["dqn"], "ppo_acrobot": ["another time limit"]}
+    assert stale_reasons(row, cell_made_with(EARLIER), settings_of(row), only_others) == []
+
+
+def test_a_raised_version_makes_a_cell_stale_and_is_its_reason() -> None:
+    row = ROWS["ppo_cartpole"]
+    settings = settings_of(row)
+    clipped = "version 3 of ppo: advantages are clipped"
+    assert stale_reasons(row, cell_made_with(EARLIER), settings, LATER) == [clipped]
+    without_versions = {"settings": values(settings)}
+    halved = "version 2 of ppo: the value loss is halved"
+    assert stale_reasons(row, without_versions, settings, LATER) == [halved, clipped]
+    of_row = {**EARLIER, "ppo_cartpole": ["another time limit"]}
+    assert stale_reasons(row, cell_made_with(EARLIER), settings, of_row) == [
+        "version 2 of ppo_cartpole: another time limit"
+    ]
+    assert stale_reasons(row, cell_made_with(LATER), settings, EARLIER) == [
+        "made with version 3 of ppo, which is now 2"
+    ]
+
+
+def test_another_effective_setting_makes_a_cell_stale() -> None:
+    row = ROWS["ppo_cartpole"]
+    settings = settings_of(row) | {"agent.gamma": Setting(0.5, 0.99)}
+    assert stale_reasons(row, cell_made_with(EARLIER), settings, EARLIER) == [
+        "agent.gamma: 0.98 -> 0.5"
+    ]
+
+
+def test_the_versions_of_its_data_count_for_a_row() -> None:
+    assert names_of(ROWS["bc_cartpole_expert"]) == {
+        *("bc", "bc_cartpole_expert", "cartpole_expert", "dqn", "dqn_cartpole_behaviour")
+    }
+    assert names_of(ROWS["ppo_cartpole_sb3"]) == {"ppo_cartpole_sb3"}
+
+
+def test_versions_are_those_of_agents_and_rows_and_say_why() -> None:
+    register_builtin()
+    agents = {name for entry in AGENTS for name in (entry.name, *entry.presets)}
+    for name, reasons in read_versions().items():
+        assert name in agents | ROWS.keys()
+        assert reasons
+        assert all(reason and "\n" not in reason for reason in reasons)
+
+
+def test_stale_seeds_with_the_same_reasons_are_listed_together() -> None:
+    many = [f"agent.a{number}: 0 -> 1" for number in range(5)]
+    assert describe_stale({0: ["a"], 1: many, 2: ["a"]}) == [
+        "stale [0, 2]: a",
+        "stale [1]: agent.a0: 0 -> 1; agent.a1: 0 -> 1; agent.a2: 0 -> 1, and 2 more",
+    ]
+    assert describe_stale({}) == []
+
+
+def test_agents_with_other_digests_are_found() -> None:
+    then = {name: {"weights": "a"} for name in ("dqn", "dqn_c51", "ppo", "bc_offline", "gone")}
+    now = {**then, "dqn_c51": {"weights": "b"}, "new": {"weights": "c"}}
+    assert differing_cases(then, now) == {"dqn": ["dqn_c51"]}
+    now["bc_offline"] = {"weights": "b"}
+    assert differing_cases(then, now) == {"dqn": ["dqn_c51"], "bc": ["bc_offline"]}
+
+
+def test_learning_from_other_data_is_no_change_of_an_agent() -> None:
+    then = {name: {"weights": "a"} for name in ("sac", "bc_offline", "dqn_offline_discrete")}
+    now = {name: {"weights": "b"} for name in then}
+    assert differing_cases(then, now) == {"sac": ["sac"], "dqn": ["dqn_offline_discrete"]}
+
+
+def test_an_agent_is_raised_by_a_line_of_its_own_or_of_one_of_its_rows() -> None:
+    assert raised_agents(EARLIER, LATER) == {"ppo", "dqn"}
+    assert raised_agents(LATER, LATER) == set()
+    assert raised_agents({}, {"td3_bc_pendulum_mixed": ["a"], "cartpole_expert": ["b"]}) == {
+        "td3_bc"
+    }
+
+
 @pytest.mark.parametrize("name", sampled([*ROWS], every=12))
-def test_a_row_of_the_page_is_marked_where_its_settings_have_changed(name: str) -> None:
+def test_a_row_of_the_page_is_marked_where_its_settings_or_versions_have_changed(name: str) -> None:
     page = (Path(__file__).parents[1] / "docs" / "inside" / "results.md").read_text(
         encoding="utf-8"
     )

@@ -9,8 +9,8 @@ A cell is one seed of one row: `border-train` from the command line, then `borde
 fresh episodes on the best and the last model; or a data set recorded by `border-record`; or
 Stable-Baselines3 (`pip install -e ".[bench]"`). Finished cells are stored in
 benchmarks/results/cells and run again only if one of their settings, such as a value in a tuned
-file, has changed. Ctrl-C loses only the unfinished cells. Data sets that are needed but missing in
-the --keep directory are recorded again.
+file, or one of their versions in versions.json has changed. Ctrl-C loses only the unfinished cells.
+Data sets that are needed but missing in the --keep directory are recorded again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import argparse
 import signal
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from fnmatch import fnmatch
 from pathlib import Path
@@ -113,11 +113,19 @@ def _line(row: Row, seeds: Sequence[int] | None) -> str:
         settings_of(row)
     except BorderError as error:
         return f"{counted}  cannot run: {str(error).splitlines()[0]}"
-    if not stale:
-        return counted
-    reasons = next(iter(stale.values()))
-    more = f", and {len(reasons) - SHOWN_CHANGES} more" if len(reasons) > SHOWN_CHANGES else ""
-    return f"{counted}  stale {sorted(stale)}: {'; '.join(reasons[:SHOWN_CHANGES])}{more}"
+    return "\n".join([counted, *(f"    {line}" for line in describe_stale(stale))])
+
+
+def describe_stale(stale: Mapping[int, Sequence[str]]) -> list[str]:
+    """Returns one line for all stale seeds that have the same reasons."""
+    by_reasons: dict[tuple[str, ...], list[int]] = {}
+    for seed, reasons in stale.items():
+        by_reasons.setdefault(tuple(reasons), []).append(seed)
+    lines = []
+    for reasons, seeds in by_reasons.items():
+        more = f", and {len(reasons) - SHOWN_CHANGES} more" if len(reasons) > SHOWN_CHANGES else ""
+        lines.append(f"stale {seeds}: {'; '.join(reasons[:SHOWN_CHANGES])}{more}")
+    return lines
 
 
 def _run_cells(rows: Sequence[Row], arguments: Any) -> int:

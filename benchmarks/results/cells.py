@@ -10,7 +10,8 @@ from typing import Any
 
 from benchmarks.results.kinds import Cell, Row
 from benchmarks.results.rows import ROWS
-from benchmarks.results.settings import differences, settings_of
+from benchmarks.results.settings import Settings, differences, settings_of
+from benchmarks.results.versions import Reasons, changed_versions, read_versions
 
 FOLDER = Path(__file__).parent / "cells"
 ROOT = Path(__file__).parents[2]
@@ -59,12 +60,20 @@ def changes(cell: Cell) -> list[str]:
     content = read(cell)
     if content is None:
         return []
-    reasons = differences(content["settings"], settings_of(cell.row))
+    reasons = stale_reasons(cell.row, content, settings_of(cell.row), read_versions())
     needed = cell.row.needs
     source = read(Cell(ROWS[needed], 0)) if needed else None
     if source and content.get("data", {}).get("checksum") != source.get("checksum"):
         reasons.append(f"{needed} was recorded again and differs")
     return reasons
+
+
+def stale_reasons(row: Row, content: Content, settings: Settings, versions: Reasons) -> list[str]:
+    """Compares a cell with current settings and versions; empty if both have the same effect."""
+    return [
+        *differences(content["settings"], settings),
+        *changed_versions(content.get("versions", {}), row, versions),
+    ]
 
 
 def commit() -> str | None:

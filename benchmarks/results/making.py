@@ -27,6 +27,7 @@ from benchmarks.results.settings import (
     settings_of,
     values,
 )
+from benchmarks.results.versions import read_versions, versions_of
 from border_cli.recorder.read import read_metrics
 from border_cli.run.status import read_run
 
@@ -61,14 +62,14 @@ class Workshop:
     def make(self, cell: Cell) -> Content:
         """Runs a cell and stores its result; raises Failed if a command fails, or Stopped."""
         row = cell.row
-        settings = values(settings_of(row))  # those at the start
-        commit_id = commit()
+        code = {"commit": commit(), "versions": versions_of(row, read_versions())}
+        settings = values(settings_of(row))  # all of these are those at the start
         shutil.rmtree(self.product_of(row, cell.seed), ignore_errors=True)
         with Others() as others:
             content = self._run_cell(cell)
         machine = {"jobs": self.jobs, "other_cores": round(others.cores, 2), **facts()}
         about = {"row": row.name, "seed": cell.seed}
-        content = about | content | {"commit": commit_id, "machine": machine, "settings": settings}
+        content = about | content | code | {"machine": machine, "settings": settings}
         write(cell, content)
         if not self.keep and row.name not in NEEDED:
             shutil.rmtree(self.product_of(row, cell.seed), ignore_errors=True)

@@ -151,7 +151,7 @@ def differences(then: Mapping[str, Any], now: Settings) -> list[str]:
 def _with_serial_actors(then: Mapping[str, Any]) -> dict[str, Any]:
     """Replaces the thread manager of runs with trainer=sync, which always stepped their actors."""
     settings = dict(then)
-    for run in ("run.", "data.run."):
+    for run in ("", "run.", "data.run."):
         manager = f"{run}actor_manager"
         if (then.get(f"{run}trainer"), then.get(manager)) == ("SyncConfig", "ThreadConfig"):
             settings[manager] = "SerialConfig"
