@@ -232,9 +232,7 @@ def results_of(folder: Path, only: list[str] | None) -> Digests:
         check=True, stdout=subprocess.PIPE, text=True,
     ).stdout.splitlines()  # fmt: skip
     rows = [json.loads(line) for line in lines]
-    return {
-        row["row"]: {name: row[name] for name in ("weights", "rows", "metrics")} for row in rows
-    }
+    return {row["row"]: {name: row[name] for name in PARTS} for row in rows}
 
 
 def differing_cases(then: Digests, now: Digests) -> dict[str, list[str]]:

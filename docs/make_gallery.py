@@ -30,6 +30,7 @@ ROOT = DOCS.parent
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.machine import facts  # noqa: E402 - found in the clone
+from benchmarks.markdown import table  # noqa: E402
 
 COMMANDS = Path(sys.executable).parent
 FOLDER = DOCS / "gallery"
@@ -190,8 +191,7 @@ def _pictures(tasks: Mapping[str, Task]) -> str:
         for name, task in tasks.items()
     ]
     rows = [cells[start : start + COLUMNS] for start in range(0, len(cells), COLUMNS)]
-    head = [[""] * COLUMNS, ["---"] * COLUMNS]
-    return "\n".join(f"| {' | '.join(row)} |" for row in [*head, *rows])
+    return table([""] * COLUMNS, rows)
 
 
 def _section(name: str, task: Task, figures: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from benchmarks.comparison.peers import PEERS, ROOT, SCRIPTS, TASKS, TORCH, Peer, Task
 from benchmarks.comparison.picture import draw
 from benchmarks.comparison.trial import Result, read_result, script_path
+from benchmarks.markdown import table
 
 PAGE = ROOT / "docs" / "inside" / "comparison.md"
 PICTURE = PAGE.with_name("comparison_resume.svg")
@@ -97,14 +98,14 @@ def page(results: dict[str, Result]) -> str:
 
 
 def _tools(results: dict[str, Result]) -> Iterator[str]:
-    yield from ("| tool | `pip install` | versions | Python | date |", f"|{' --- |' * 5}")
+    rows = []
     for name, result in results.items():
         versions = ", ".join(f"{key} {value}" for key, value in result["versions"].items())
         if result["install_status"]:
             versions = f"not installed: `{_reason(result)}`"
         installed = f"`{' '.join(result['requirements'])}`"
-        cells = (PEERS[name].title, installed, versions, result["python"], result["date"])
-        yield f"| {' | '.join(cells)} |"
+        rows.append((PEERS[name].title, installed, versions, result["python"], result["date"]))
+    yield table(("tool", "`pip install`", "versions", "Python", "date"), rows)
     processors = {result["processor"] for result in results.values()}
     yield ""
     yield f"Processor: {', '.join(sorted(processors))}, shared with other programs. Every"
@@ -125,22 +126,22 @@ def _reason(result: Result) -> str:
 def _resumes(tried: list[Peer], results: dict[str, Result]) -> Iterator[str]:
     yield from ("", "## Killed and resumed", "")
     yield RESUMED
-    yield f"| tool | {' | '.join(FACTS.values())} |"
-    yield f"| --- |{' --- |' * len(FACTS)}"
+    rows = []
     for peer in tried:
         outcome = results[peer.name]["tasks"].get("resume", {"output": []})
         facts = dict(re.findall(r"^fact ([\w ]+): (.*)$", "\n".join(outcome["output"]), re.M))
-        cells = " | ".join(facts.get(name, "–") for name in FACTS)
-        yield f"| [{peer.title}](#{_anchor(peer, TASKS[0])}) | {cells} |"
+        link = f"[{peer.title}](#{_anchor(peer, TASKS[0])})"
+        rows.append([link, *(facts.get(name, "–") for name in FACTS)])
+    yield table(["tool", *FACTS.values()], rows)
 
 
 def _table(tried: list[Peer], results: dict[str, Result]) -> Iterator[str]:
     yield from ("", "## Twelve tasks", "")
-    yield f"| task | {' | '.join(peer.title for peer in tried)} |"
-    yield f"| --- |{' --- |' * len(tried)}"
+    rows = []
     for task in TASKS:
         cells = [_cell(peer, task, results[peer.name]["tasks"].get(task.name)) for peer in tried]
-        yield f"| **{task.title}**: {task.question} | {' | '.join(cells)} |"
+        rows.append([f"**{task.title}**: {task.question}", *cells])
+    yield table(["task", *(peer.title for peer in tried)], rows)
 
 
 def _cell(peer: Peer, task: Task, outcome: dict[str, Any] | None) -> str:

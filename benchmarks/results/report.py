@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from string import Template
 
+from benchmarks.markdown import table
 from benchmarks.results.cells import ROOT, Content, changes, finished
 from benchmarks.results.judging import (
     Finished,
@@ -209,9 +210,7 @@ def _stale(row: Row, cells: Mapping[int, Content]) -> bool:
 
 
 def _table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    rows = [head, ["---"] * len(head), *lines]
-    padded = ([*row, *[""] * (len(head) - len(row))] for row in rows)
-    return "".join(f"| {' | '.join(row)} |\n" for row in padded)
+    return f"{table(head, lines)}\n"
 
 
 def _score(cells: Mapping[int, Content], model: str) -> str:

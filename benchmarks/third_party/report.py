@@ -8,6 +8,7 @@ from pathlib import Path
 from string import Template
 from textwrap import fill
 
+from benchmarks.markdown import table
 from benchmarks.third_party.packages import ROOT, Result, read_packages, read_results
 from benchmarks.third_party.trial import EPISODES, MAX_STEPS
 from benchmarks.third_party.verdict import (
@@ -119,12 +120,6 @@ def remark_of(result: Result) -> str:
     if len(text) > MOST_CHARACTERS:
         text = f"{text[:MOST_CHARACTERS].rstrip()} …"
     return escape(text)
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Returns a Markdown table; the cells are Markdown already."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
 def code(text: str) -> str:
