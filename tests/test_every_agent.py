@@ -22,6 +22,7 @@ CONTINUOUS = {
 }
 BOTH = {"random", "ppo", "a2c"}
 ON_POLICY = ("ppo", "a2c")
+BACKENDS = ("process", "thread", "sync", "serial")
 
 pytestmark = pytest.mark.usefixtures("folder")
 SMALL = (
@@ -45,15 +46,10 @@ def pairs() -> list[tuple[str, str]]:
 
 
 def pairs_on_backends() -> list[tuple[str, str, str]]:
-    """Combines every pair with process actors, and with one of the other backends in turn."""
+    """Combines every pair with one of the backends in turn."""
     return [
-        (agent, env, backend)
+        (agent, env, "serial" if agent in ON_POLICY else BACKENDS[number % len(BACKENDS)])
         for number, (agent, env) in enumerate(pairs())
-        for backend in (
-            ("serial",)
-            if agent in ON_POLICY
-            else ("process", ("thread", "sync", "serial")[number % 3])
-        )
     ]
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from border_cli import compose, load_policy, resume, train
 from border_cli.core.state import load_state
+from tests.support.case_sampling import thinned
 from tests.support.commands import eval_status, train_status
 
 pytestmark = pytest.mark.usefixtures("folder")
@@ -54,7 +55,7 @@ CASES = [
     ("agent", "how", "backend", "by_key", "updates"),
     [
         *((*case, 40) for case in CASES[::9]),
-        *(pytest.param(*case, 500, marks=pytest.mark.slow) for case in CASES),
+        *(pytest.param(*case, 500, marks=pytest.mark.slow) for case in thinned(CASES, 4)),
     ],
 )
 def test_agents_take_valid_actions_only(

@@ -489,8 +489,17 @@ def in_lockstep(variant: str, actors: int, envs: int) -> dict[str, RunConfig]:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("variant", chosen(IN_LOCKSTEP.keys(), {"dqn", "ppo", "ppo, masked"}))
-@pytest.mark.parametrize(("actors", "envs"), sampled([(2, 4), (4, 2)], every=2))
+@pytest.mark.parametrize(
+    ("variant", "actors", "envs"),
+    [
+        *(("dqn", 2, 4), ("ppo", 2, 4), ("ppo, masked", 2, 4)),
+        *(
+            pytest.param(variant, *(4, 2) if number % 2 else (2, 4), marks=pytest.mark.slow)
+            for number, variant in enumerate(IN_LOCKSTEP, 1)
+            if variant not in ("dqn", "ppo, masked")
+        ),
+    ],
+)
 def test_actors_in_lockstep_repeat_serial_actors(
     variant: str, actors: int, envs: int, tmp_path: Path
 ) -> None:
@@ -501,8 +510,17 @@ def test_actors_in_lockstep_repeat_serial_actors(
         assert_equal(runs["serial"], tmp_path / "serial", tmp_path / name)
 
 
-@pytest.mark.parametrize("manager", PARALLEL)
-@pytest.mark.parametrize("variant", chosen(IN_LOCKSTEP.keys(), {"dqn", "ppo"}))
+@pytest.mark.parametrize(
+    ("variant", "manager"),
+    [
+        *(("dqn", "thread"), ("dqn", "process"), ("ppo", "thread"), ("ppo", "process")),
+        *(
+            pytest.param(variant, [*PARALLEL][number % 2], marks=pytest.mark.slow)
+            for number, variant in enumerate(IN_LOCKSTEP)
+            if variant not in ("dqn", "ppo")
+        ),
+    ],
+)
 def test_ten_interruptions_in_lockstep_change_nothing(
     variant: str, manager: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -158,6 +158,7 @@ def test_two_commands_share_a_study_also_while_one_of_them_is_stopped(
             assert len(attempts) == (1 if row["status"] == "pruned" else 2)
 
 
+@pytest.mark.long
 def test_a_full_disk_stops_a_study_until_there_is_room(
     tmp_path: Path, undisturbed: list[dict[str, Any]]
 ) -> None:
