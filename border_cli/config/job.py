@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
 import yaml  # type: ignore[import-untyped]
@@ -145,4 +145,12 @@ def _represent_string(dumper: Any, text: str) -> Any:
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
+def _represent_path(dumper: Any, path: PurePath) -> Any:
+    """Writes a path with the class name of Python 3.11 and 3.12. OmegaConf cannot read that of
+    3.13, `pathlib._local.PosixPath`."""
+    tag = f"tag:yaml.org,2002:python/object/apply:pathlib.{type(path).__name__}"
+    return dumper.represent_sequence(tag, path.parts)
+
+
 _Dumper.add_representer(str, _represent_string)
+_Dumper.add_multi_representer(PurePath, _represent_path)
