@@ -44,6 +44,7 @@ def test_many_managers_leave_threads_files_and_segments_as_they_were(
 
 
 def test_restarts_leave_no_open_file_behind(tmp_path: Path) -> None:
+    gc.collect()  # garbage of earlier tests
     built = Built("process", folder=tmp_path, num_actors=1, n_buffer=1, max_restarts=3)
     with built.manager as manager:
         start(manager, 1)
