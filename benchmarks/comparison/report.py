@@ -55,8 +55,8 @@ class Notes(NamedTuple):
 
 def read_notes(peer: Peer, task: Task) -> Notes:
     text = script_path(peer, task).read_text(encoding="utf-8")
-    found = re.findall(r"^# (answer|evidence|remark): (.*)$", text, re.MULTILINE)
-    of_kind = {kind: [line for name, line in found if name == kind] for kind, _ in found}
+    comments = re.findall(r"^# (answer|evidence|remark): (.*)$", text, re.MULTILINE)
+    of_kind = {kind: [line for name, line in comments if name == kind] for kind, _ in comments}
     evidence = tuple(of_kind.get("evidence", ()))
     return Notes(of_kind["answer"][0], evidence, " ".join(of_kind.get("remark", ())))
 
@@ -173,8 +173,8 @@ def _shortened(folder: Path) -> str:
 
 
 def _small(script: str) -> str:
-    found = re.search(r'^small="(.*)"$', script, re.MULTILINE)
-    return f"`$small` is `{found[1]}`." if found else ""
+    match = re.search(r'^small="(.*)"$', script, re.MULTILINE)
+    return f"`$small` is `{match[1]}`." if match else ""
 
 
 def _section(peer: Peer, task: Task, outcome: dict[str, Any]) -> Iterator[str]:

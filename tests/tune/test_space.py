@@ -285,9 +285,9 @@ def ends_together(search_space: Space) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for number in range(max(len(entry.ends) for entry in hyperparameters.values())):
         row: dict[str, Any] = {}
-        for name, entry in hyperparameters.items():
+        for entry in hyperparameters.values():
             if all(row.get(hyperparameters[on].param) in when for on, when in entry.when.items()):
-                row[hyperparameters[name].param] = entry.ends[number % len(entry.ends)]
+                row[entry.param] = entry.ends[number % len(entry.ends)]
         rows.append(row)
     return rows
 
