@@ -10,7 +10,7 @@ import pytest
 
 from border_cli import compose, load_policy, resume, train
 from tests.support import commands
-from tests.support.case_sampling import sampled
+from tests.support.case_sampling import ALL, sampled
 from tests.support.compilers import needs_compiler
 
 AGENTS = sorted(file.stem for file in (Path(__file__).parents[1] / "conf" / "agent").glob("*.yaml"))
@@ -46,10 +46,11 @@ def pairs() -> list[tuple[str, str]]:
 
 
 def pairs_on_backends() -> list[tuple[str, str, str]]:
-    """Combines every pair with one of the backends in turn."""
+    """Combines every agent, and with EVERY every pair, with one of the backends in turn."""
+    tried = pairs() if ALL else [*dict(pairs()).items()]
     return [
         (agent, env, "serial" if agent in ON_POLICY else BACKENDS[number % len(BACKENDS)])
-        for number, (agent, env) in enumerate(pairs())
+        for number, (agent, env) in enumerate(tried)
     ]
 
 

@@ -1,4 +1,4 @@
-"""Many runs in one process leave nothing behind, and a run survives 200 killed actors."""
+"""Many runs in one process leave nothing behind, and a run survives many killed actors."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ import pytest
 from border_cli import Callback, compose, train
 from border_cli.core.output import RecordStep
 from tests.support import leftovers
+from tests.support.case_sampling import ALL
 from tests.support.commands import QUICK
 
-KILLS, UPDATES = 200, 30_000
+KILLS, UPDATES = (200, 30_000) if ALL else (80, 12_000)
+KILLS_IN_LOCKSTEP = 50 if ALL else 20
 
 pytestmark = pytest.mark.usefixtures("folder")
 
@@ -105,7 +107,7 @@ class Killer(Callback):
 
 @pytest.mark.long
 @pytest.mark.stress
-def test_two_hundred_kills_of_actors_lose_no_count_no_memory_and_not_the_task() -> None:
+def test_kills_of_actors_lose_no_count_no_memory_and_not_the_task() -> None:
     segments = leftovers.segments(), set(Path("/dev/shm").iterdir())
     config = compose(
         *("agent=dqn", "env=cartpole", "actor_manager=process", "recorder=[jsonl]"),
@@ -133,7 +135,7 @@ def test_two_hundred_kills_of_actors_lose_no_count_no_memory_and_not_the_task() 
 @pytest.mark.long
 @pytest.mark.stress
 @pytest.mark.parametrize("agent", ["dqn", "ppo"])
-def test_fifty_kills_of_actors_in_lockstep_lose_nothing(agent: str) -> None:
+def test_kills_of_actors_in_lockstep_lose_nothing(agent: str) -> None:
     segments = leftovers.segments(), set(Path("/dev/shm").iterdir())
     config = compose(
         *(f"agent={agent}", "env=cartpole", "trainer=sync", "actor_manager=process"),
@@ -142,13 +144,13 @@ def test_fifty_kills_of_actors_in_lockstep_lose_nothing(agent: str) -> None:
         *(("env.num_envs=2",) if agent == "ppo" else ()),
     )
     # The run pauses before each restart.
-    with Killer(0, 50, longest_pause_s=0.6) as killer:
+    with Killer(0, KILLS_IN_LOCKSTEP, longest_pause_s=0.6) as killer:
         result = train(config, callbacks=[killer])
-    assert killer.killed == 50
+    assert killer.killed == KILLS_IN_LOCKSTEP
     trainer, actors = result.trainer_stats, result.actor_stats
     assert trainer.samples_total == sum(actor.samples for actor in actors)
     restarts = sum(actor.restarts for actor in actors)
-    assert 0.9 * 50 <= restarts <= 50  # a process may be killed twice
+    assert KILLS_IN_LOCKSTEP - 5 <= restarts <= KILLS_IN_LOCKSTEP  # one may be killed twice
     assert sum(actor.lost_samples for actor in actors) == 0
     # Every incarnation of dqn may end with two env steps in its 3-step window.
     in_windows = sum(actor.env_steps - actor.samples for actor in actors)

@@ -16,7 +16,7 @@ import pytest
 from border_cli import compose, load_policy, train
 from border_cli.registry import AGENTS, register_builtin
 from tests.support import commands
-from tests.support.case_sampling import pairwise, sampled
+from tests.support.case_sampling import pairwise, sampled, thinned
 from tests.support.commands import record_status, train_status
 from tests.support.datasets import datasets_in
 
@@ -75,7 +75,9 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     return folder
 
 
-@pytest.mark.parametrize(("agent", "kind", "buffer", "steps", "way"), sampled(CELLS, every=15))
+@pytest.mark.parametrize(
+    ("agent", "kind", "buffer", "steps", "way"), sampled(thinned(CELLS, 2), every=8)
+)
 def test_every_agent_makes_100_updates_with_all_that_it_takes(
     agent: str, kind: str, buffer: str, steps: int, way: str, recorded: Path
 ) -> None:

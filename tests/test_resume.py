@@ -7,7 +7,7 @@ import random
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from itertools import pairwise
+from itertools import cycle, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import masked  # noqa: F401 - registers environments
 import numpy as np
 import pytest
 import reaching  # noqa: F401 - registers environments with goals
+from _pytest.mark import ParameterSet
 from global_draws import GUESS
 
 from border_cli.actor_manager.config import ProcessConfig, SerialConfig, ThreadConfig
@@ -65,7 +66,7 @@ from border_cli.settings.run import CheckpointConfig, RunConfig
 from border_cli.step_processor.config import NStepConfig
 from border_cli.trainer import rollouts
 from border_cli.trainer.config import AsyncConfig, OfflineConfig, SyncConfig
-from tests.support.case_sampling import chosen, sampled
+from tests.support.case_sampling import chosen, sampled, thinned
 from tests.support.datasets import CARTPOLE, datasets_in, write_cartpole
 from tests.support.whole_runs import trained
 
@@ -489,15 +490,20 @@ def in_lockstep(variant: str, actors: int, envs: int) -> dict[str, RunConfig]:
     }  # fmt: skip
 
 
+def slow_variants(*values: tuple[Any, ...]) -> list[ParameterSet]:
+    """Returns variants that do not run by default, with each of the values in turn."""
+    variants = thinned([name for name in IN_LOCKSTEP if name not in ("dqn", "ppo")], 2)
+    return [
+        pytest.param(variant, *chosen_values, marks=pytest.mark.slow)
+        for variant, chosen_values in zip(variants, cycle(values))
+    ]
+
+
 @pytest.mark.parametrize(
     ("variant", "actors", "envs"),
     [
         *(("dqn", 2, 4), ("ppo", 2, 4), ("ppo, masked", 2, 4)),
-        *(
-            pytest.param(variant, *(4, 2) if number % 2 else (2, 4), marks=pytest.mark.slow)
-            for number, variant in enumerate(IN_LOCKSTEP, 1)
-            if variant not in ("dqn", "ppo, masked")
-        ),
+        *slow_variants((4, 2), (2, 4)),
     ],
 )
 def test_actors_in_lockstep_repeat_serial_actors(
@@ -514,11 +520,7 @@ def test_actors_in_lockstep_repeat_serial_actors(
     ("variant", "manager"),
     [
         *(("dqn", "thread"), ("dqn", "process"), ("ppo", "thread"), ("ppo", "process")),
-        *(
-            pytest.param(variant, [*PARALLEL][number % 2], marks=pytest.mark.slow)
-            for number, variant in enumerate(IN_LOCKSTEP)
-            if variant not in ("dqn", "ppo")
-        ),
+        *slow_variants(("thread",), ("process",)),
     ],
 )
 def test_ten_interruptions_in_lockstep_change_nothing(

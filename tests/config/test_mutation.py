@@ -37,12 +37,12 @@ def first_of_each_key() -> dict[tuple[str, str], tuple[Path, int]]:
     return first
 
 
-KEYS = dict(thinned([*first_of_each_key().items()], 4))
+KEYS = dict(thinned([*first_of_each_key().items()], 8))
 
 
 @pytest.mark.parametrize(
     ("group", "key"),
-    sampled([*KEYS], every=9, ids=[f"{file.stem}:{key}" for (_, key), (file, _) in KEYS.items()]),
+    sampled([*KEYS], every=5, ids=[f"{file.stem}:{key}" for (_, key), (file, _) in KEYS.items()]),
 )
 def test_a_letter_changed_in_a_shipped_key_is_refused(group: str, key: str, folder: Path) -> None:
     file, start = KEYS[group, key]
@@ -79,11 +79,11 @@ def typed_settings() -> list[tuple[str, tuple[str, ...]]]:
     return sorted(settings.items())
 
 
-SETTINGS = thinned(typed_settings(), 4)
+SETTINGS = thinned(typed_settings(), 8)
 
 
 @pytest.mark.parametrize(
-    ("path", "choices"), sampled(SETTINGS, every=4, ids=[path for path, _ in SETTINGS])
+    ("path", "choices"), sampled(SETTINGS, every=2, ids=[path for path, _ in SETTINGS])
 )
 def test_a_letter_changed_on_the_command_line_is_refused(
     path: str, choices: tuple[str, ...]

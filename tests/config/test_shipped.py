@@ -59,7 +59,7 @@ ROWS = [[names[row % len(names)] for names in OPTIONS] for row in range(max(map(
 
 @pytest.mark.parametrize(
     "tuned",
-    sampled(thinned(REST, 4), every=4),
+    sampled(thinned(REST, 8), every=2),
 )
 def test_a_tuned_file_goes_with_every_option_of_every_group(tuned: str) -> None:
     """Combines one option per group until every option was used."""

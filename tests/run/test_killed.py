@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.case_sampling import sampled
+from tests.support.case_sampling import ALL, sampled
 
 ROOT = Path(__file__).parents[2]
 
@@ -197,7 +197,5 @@ def test_after_every_kill_the_newest_checkpoint_works_and_the_run_goes_on(
 @pytest.mark.long
 @pytest.mark.stress
 @pytest.mark.parametrize("rows", ["small", "images"])
-def test_two_hundred_kills_lose_nothing_that_was_reported_written(
-    tmp_path: Path, rows: str
-) -> None:
-    run_script(KILL_AT_RANDOM, str(tmp_path), "200", rows)
+def test_kills_lose_nothing_that_was_reported_written(tmp_path: Path, rows: str) -> None:
+    run_script(KILL_AT_RANDOM, str(tmp_path), "200" if ALL else "80", rows)

@@ -297,7 +297,7 @@ def ends_together(search_space: Space) -> list[dict[str, Any]]:
 def test_whatever_is_drawn_from_a_shipped_space_composes(agent: str, tmp_path: Path) -> None:
     composer, search_space, fixed = Composer(), read(tmp_path, agent), fixed_of(agent)
     assert 6 <= len(search_space.hyperparameters) <= 12
-    drawn = [*ends_together(search_space), *draw_params(search_space, 20 if ALL else 3)]
+    drawn = [*ends_together(search_space), *draw_params(search_space, 20 if ALL else 1)]
     batch = [[*fixed, *search_space.overrides(params)] for params in drawn]
     assert len(jobs_of(composer, batch, sweep_terms(composer, fixed))) == len(drawn)
 
