@@ -215,7 +215,7 @@ ON_POLICY: list[Row] = [
     ),
     on_policy("hopper", 1_000_000, seeds=3, score_range=(20, 3_500), published="2,410 (v3)"),
     # Five further seeds, because the first three missed the bound of the difference.
-    on_policy("minatar_breakout", 1_000_000, seeds=8, score_range=(0.5, 28)),
+    on_policy("minatar_breakout", 1_000_000, seeds=3, score_range=(0.5, 28)),
     on_policy("minatar_space_invaders", 1_000_000, seeds=3, score_range=(3, 131)),
 ]
 
@@ -329,7 +329,7 @@ ON_POLICY_PEERS: list[Row] = [
             "net_arch": {"pi": [256, 256], "vf": [256, 256]},
         },
     ),
-    peer("ppo_minatar_breakout", "ppo", **OUR_MINATAR),
+    peer("ppo_minatar_breakout", "ppo", **OUR_MINATAR | {"ent_coef": 0.05}),
     peer("ppo_minatar_space_invaders", "ppo", **OUR_MINATAR),
 ]
 

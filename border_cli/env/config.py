@@ -68,7 +68,7 @@ class GymConfig(EnvConfig):
     action_mask: bool | None = setting(
         None,
         'whether the environment provides action masks, in info["action_mask"] or in the part '
-        "action_mask of a Dict observation; null means that a trial of the environment "
+        "action_mask of a Dict observation; null means that the probe before a run "
         "(env.probe) finds out; true requires them; false ignores masks in info and takes the "
         "part as an ordinary observation",
         may_become_null=True,
@@ -77,7 +77,7 @@ class GymConfig(EnvConfig):
         None,
         "whether each environment has its own states of Python's random and of np.random, seeded "
         "with each episode and swapped in for each reset and step; null means that it has them if "
-        "the environment draws from them in a trial (env.probe). Actor threads share both "
+        "the environment draws from them in the probe (env.probe). Actor threads share both "
         "generators, so runs with several are not reproducible",
         may_become_null=True,
     )
