@@ -20,7 +20,7 @@ from border_cli.errors import BorderError, ConfigError
 from border_cli.system.files import SETTINGS, SWEEP_JSON
 from border_cli.words import unknown
 
-OF_RUNS = ("resume", "init_from", "run_dir")  # settings whose values are run directories
+RUN_DIR_SETTINGS = ("resume", "init_from", "run_dir")  # settings whose values are run directories
 OTHERS = ("border-eval", "border-export", "border-plot", "border-record", "border-runs")
 TUNE = "border-tune"
 ALL = " ".join(("border-train", TUNE, *OTHERS))
@@ -97,7 +97,7 @@ def complete_run(before: Sequence[str], word: str) -> list[str]:
     if word.startswith("-"):
         return _flags(FLAGS, word)
     key, equals, value = word.partition("=")
-    if equals and key in OF_RUNS:
+    if equals and key in RUN_DIR_SETTINGS:
         return [f"{key}={run_dir}" for run_dir in complete_run_dirs(value)]
     prefix = f"{key}{equals}{re.split(r'[,[]', value)[-1]}"
     try:

@@ -37,8 +37,8 @@ def show(jobs: Sequence[Job]) -> None:
 
 
 def _show_job(console: Console, job: Job, tried: Tried) -> Needs:
-    """Prints the header of a job, or its line in a sweep, and returns its memory needs. Frees the
-    memory of the agent before it returns."""
+    """Prints the header of a job, or its line in a sweep, and returns its memory needs. The
+    agent is freed before the next job is built."""
     effective, spec, agent = dry_build(effective_settings(job.config), tried)
     needs = training_needs(effective, spec, agent, job.name)
     if job.in_sweep:

@@ -66,12 +66,12 @@ Examples
   border-plot my_sweep --stat iqm --reference cartpole=22:500 --reference acrobot=-500:-75
 """
 DRAWN = (".png", ".svg", ".pdf", ".html")  # formats drawn by matplotlib
-OF_RUNS = ("by", "x", "y", "where", "failed", "reference")  # options that do not apply to studies
+NOT_FOR_STUDIES = ("by", "x", "y", "where", "failed", "reference")  # options
 SUFFIXES = (*DRAWN, ".md", ".csv")
 SIZE = re.compile(r"([1-9]\d?(?:\.\d+)?)x([1-9]\d?(?:\.\d+)?)")  # sides below 100 inches
 
 
-def read_request(typed: Sequence[str]) -> argparse.Namespace:
+def parse_arguments(typed: Sequence[str]) -> argparse.Namespace:
     """Parses the arguments, in any order. Raises ConfigError if they are invalid."""
     parser = Parser(NAME)
     parser.add_argument("paths", nargs="+", type=Path)
@@ -135,7 +135,7 @@ def _reference(text: str) -> tuple[str, Reference]:
 
 
 def _run(typed: Sequence[str], _: EarlySignals) -> None:
-    request = read_request(typed)
+    request = parse_arguments(typed)
     if (request.paths[0] / STUDY_JSON).is_file():
         _plot_studies(request)
         return
@@ -171,8 +171,8 @@ def _show(request: argparse.Namespace, plot: Report) -> None:
 
 def _plot_studies(request: argparse.Namespace) -> None:
     """Plots studies of `border-tune`. Raises ConfigError for options that apply only to runs."""
-    defaults = vars(read_request(["-"]))
-    if options := [key for key in OF_RUNS if vars(request)[key] != defaults[key]]:
+    defaults = vars(parse_arguments(["-"]))
+    if options := [key for key in NOT_FOR_STUDIES if vars(request)[key] != defaults[key]]:
         raise ConfigError(f"{request.paths[0]} is a study of border-tune: leave out --{options[0]}")
     from border_cli.analysis.curves import report
     from border_cli.tune.report import importance, progress

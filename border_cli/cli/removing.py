@@ -37,7 +37,7 @@ def remove_runs(folders: Sequence[Path], paths: Sequence[Path], *, agreed: bool)
 
 
 def prune_runs(folders: Sequence[Path], *, keep: int, agreed: bool) -> None:
-    """Removes all but the newest `keep` checkpoints of each run."""
+    """Removes the checkpoints of each run except the newest `keep` and milestones."""
 
     def interval(folder: Path) -> Any:
         return SavedRun(folder).settings.get("checkpoint.milestone_interval", 0)

@@ -56,9 +56,9 @@ border-runs: lists runs, compares two, and removes what is no longer needed.
 
   diff                shows the differences between two runs: settings, versions, commit, results
   rm                  removes runs, but only files that border_cli has written
-  prune               removes all checkpoints except the newest one and the best model
-  --keep N            number of newest checkpoints that prune keeps; with 0, the run can still be
-                      evaluated but no longer resumed
+  prune               removes old checkpoints; keeps the newest one, milestones and the best model
+  --keep N            number of newest checkpoints that prune keeps; with 0, a run without
+                      milestones can still be evaluated but not resumed
   --yes               removes without asking
   --version, --help
 
@@ -121,7 +121,7 @@ def _list(arguments: argparse.Namespace) -> None:
     if arguments.sort:
         selected = sort_rows(selected, arguments.sort)
     if arguments.json:
-        documents = ",\n".join(json.dumps(document(row)) for row in selected)
+        documents = ",\n".join(json.dumps(row_to_json(row)) for row in selected)
         sys.stdout.write(f"[{documents}]\n")
     elif not rows:
         say(f"no runs in {', '.join(map(str, paths))}")
@@ -161,7 +161,7 @@ def _jobs(root: Path, rows: dict[str, Row]) -> Iterator[Row]:
         yield replace(row, values={"job": job.number, **row.values}, swept=swept)
 
 
-def document(row: Row) -> dict[str, Any]:
+def row_to_json(row: Row) -> dict[str, Any]:
     """Returns a run as JSON: the values of the list and all settings."""
     return {
         **{f"{key}_s" if key in SPANS else key: value for key, value in row.values.items()},
@@ -169,7 +169,7 @@ def document(row: Row) -> dict[str, Any]:
     }
 
 
-def plain(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Returns text unchanged and other values as they would be typed."""
     if value is None:
         return figures.UNKNOWN
@@ -178,19 +178,19 @@ def plain(value: Any) -> str:
 
 # Key -> title and formatter, in the order of the table. Numbers are right-aligned.
 COLUMNS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
-    "job": ("job", plain),
-    "status": ("status", plain),
-    "agent": ("agent", plain),
-    "env": ("env", plain),
-    "seed": ("seed", plain),
+    "job": ("job", format_value),
+    "status": ("status", format_value),
+    "agent": ("agent", format_value),
+    "env": ("env", format_value),
+    "seed": ("seed", format_value),
     "best": ("best", figures.score),
     "last": ("last", figures.score),
     "opt_steps": ("updates", figures.count),
     "env_steps": ("env steps", figures.count),
     "duration": ("duration", figures.duration),
     "age": ("age", figures.age),
-    "host": ("host", plain),
-    "folder": ("run directory", plain),
+    "host": ("host", format_value),
+    "folder": ("run directory", format_value),
 }
 TO_THE_RIGHT = {"job", "seed", "best", "last", "opt_steps", "env_steps", "duration", "age"}
 LESS_IMPORTANT = ("host", "env_steps", "last", "duration", "age", "opt_steps", "seed", "env")
@@ -224,7 +224,7 @@ def _columns(rows: Sequence[Row]) -> dict[str, list[str]]:
     swept = dict.fromkeys(key for row in rows for key in row.swept if key not in COLUMNS)
     for key, (title, text) in COLUMNS.items():
         for name in swept if key == "best" else ():
-            columns[name] = [name, *(plain(row.swept.get(name)) for row in rows)]
+            columns[name] = [name, *(format_value(row.swept.get(name)) for row in rows)]
         columns[key] = [title, *(text(row.value(key)) for row in rows)]
     if not any("job" in row.values for row in rows):
         del columns["job"]
@@ -267,7 +267,7 @@ def _diff(arguments: argparse.Namespace) -> None:
         if values_by_key:
             say(kind)
         for key, values in values_by_key.items():
-            text = COLUMNS[key][1] if key in COLUMNS else plain
+            text = COLUMNS[key][1] if key in COLUMNS else format_value
             before, after = ("null" if value is None else text(value) for value in values)
             say(f"  {key}: {before} -> {after}")
     if not any(sections.values()):

@@ -40,7 +40,7 @@ study, also on other machines that share its directory and storage.
 KEYS of border-tune, in addition to the settings of every run (border-train --help)
 
 {KEYS}"""
-OF_RUNS = (*GROUPS, *(key.name for key in fields(RunConfig) if key.name != "dry_run"))
+RUN_SETTINGS = (*GROUPS, *(key.name for key in fields(RunConfig) if key.name != "dry_run"))
 REFUSED = {
     "seed": "seeds=N trains each trial with the seeds 0 to N - 1",
     "run_dir": "study=DIR sets the directory",
@@ -78,7 +78,7 @@ def split(typed: Sequence[str]) -> tuple[TuneConfig, list[str]]:
             raise ConfigError(f"{text}: not in border-tune: {REFUSED[key]}")
         if is_sweep(text):
             raise ConfigError(f"{text} has several values: border-tune chooses values itself")
-        if key not in OF_RUNS and nearest(key, OWN, cutoff=0.8) not in (None, key):
+        if key not in RUN_SETTINGS and nearest(key, OWN, cutoff=0.8) not in (None, key):
             raise ConfigError(unknown("setting", key, OWN))
         if key in OWN:
             tune_overrides.append(override)

@@ -27,8 +27,15 @@ from border_cli.settings.base import Settings, flat, unknown_setting
 from border_cli.settings.run import SECTIONS, RunConfig, S
 from border_cli.words import shortest, unknown
 
-REFUSED = (ConfigError, HydraException, OmegaConfBaseException, YAMLError, ValueError, OSError)
-PLUGINS = {  # packages of Hydra plug-ins, by the config file that each provides
+CONFIG_ERRORS = (
+    ConfigError,
+    HydraException,
+    OmegaConfBaseException,
+    YAMLError,
+    ValueError,
+    OSError,
+)
+PLUGIN_PACKAGES = {  # arguments of MissingPackage, by the config file of a Hydra plug-in
     "hydra/launcher/joblib": ("hydra-joblib-launcher",),
     "hydra/launcher/submitit_local": ("hydra-submitit-launcher",),
     "hydra/launcher/submitit_slurm": ("hydra-submitit-launcher",),
@@ -151,7 +158,7 @@ def explain_errors(files: Files, overrides: Sequence[str]) -> Iterator[None]:
     """Raises errors inside the block as ConfigError, with the file and the key."""
     try:
         yield
-    except REFUSED as error:
+    except CONFIG_ERRORS as error:
         raise ConfigError(explanation(error, files, overrides)) from error
 
 
@@ -181,8 +188,8 @@ def _explain_missing_file(error: MissingConfigException, files: Files) -> str:
     """Describes a file that does not exist, with the existing options."""
     path = str(error.missing_cfg_file)
     group, _, name = path.rpartition("/")
-    if path in PLUGINS:
-        return str(MissingPackage(f"{group}={name}", *PLUGINS[path]))
+    if path in PLUGIN_PACKAGES:
+        return str(MissingPackage(f"{group}={name}", *PLUGIN_PACKAGES[path]))
     problem = unknown(group, name, files.options(group))
     if path == files.config_name:
         problem = unknown("configuration", path, files.primary_configs())
@@ -225,8 +232,8 @@ def _is_typed(path: str, overrides: Sequence[str]) -> bool:
 
 def _find_elsewhere(path: str) -> list[str]:
     """Returns other paths with a setting of this name, such as `agent.gamma` for `gamma`."""
-    components = [entry.config_type for registry in GROUPS.values() for entry in registry]
-    kinds: list[type[Any]] = [RunConfig, *SECTIONS.values(), *components]
+    of_components = [entry.config_type for registry in GROUPS.values() for entry in registry]
+    kinds: list[type[Any]] = [RunConfig, *SECTIONS.values(), *of_components]
     others = [
         f"{kind.path}.{item.name}".lstrip(".")
         for kind in kinds

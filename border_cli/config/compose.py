@@ -15,7 +15,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from border_cli.config.check import REFUSED, explain_errors, refuse_untyped, run_settings
+from border_cli.config.check import CONFIG_ERRORS, explain_errors, refuse_untyped, run_settings
 from border_cli.config.files import TUNED, ConfigFile, Files
 from border_cli.config.hydra_source import open_files, run_hydra_main
 from border_cli.config.job import Job, Source, modules_of, yaml_text
@@ -109,11 +109,11 @@ class Composer:
         """Imports the modules named in `imports` of the chosen files and overrides, in order.
 
         Returns their names without duplicates. The modules register components; those in saved
-        settings are checked first. Sets `files.parts`, which stays empty if `merge` must compute it
-        again: after imports, which may change it, and if the files do not compose.
+        settings are checked first. Stores `files.parts`, or leaves it empty for `merge` to compute:
+        after imports, which may change it, or if the files do not compose.
         """
         names, saved_names = list(self._imports), list[str]()
-        with suppress(*REFUSED):
+        with suppress(*CONFIG_ERRORS):
             files.find_parts(overrides, lenient=True)
         for part in files.parts:
             if not part.package and part.file:

@@ -185,9 +185,8 @@ class Files:
 
     def primary_configs(self) -> list[str]:
         """Returns the names of all primary configs: `config` and the user's own."""
-        hidden = (HYDRA_SETTINGS, "_dummy_empty_config_")
         return [
-            name for name in self.options("") if name not in hidden and not name.startswith("_")
+            name for name in self.options("") if name != HYDRA_SETTINGS and not name.startswith("_")
         ]
 
     def file(self, path: str) -> Path | None:
@@ -197,7 +196,7 @@ class Files:
 
     def searched(self) -> list[str]:
         """Returns the folders on the search path, except Hydra's own."""
-        hidden = ("hydra", SCHEMA, NAME)
+        hidden = ("hydra", "schema", NAME)  # providers of Hydra and of our own source
         return [source.path for source in self._sources if source.provider not in hidden]
 
 

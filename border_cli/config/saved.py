@@ -65,7 +65,7 @@ def load_resolved(
     """Returns the typed and checked RunConfig that a run has saved.
 
     Imports its modules; those in `typed` are not checked. Raises ConfigError for values that saved
-    settings must not have. `plays=False` skips this, if the environment will not be constructed.
+    settings must not have, except with `plays=False`, when no environment will be constructed.
     """
     file = settings_path(run_dir)
     with run_import_path(run_dir, trust=trust):

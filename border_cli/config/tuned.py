@@ -9,7 +9,7 @@ an agent's file is based on that of another agent, the tuned file of that agent 
 with lower precedence, but its pairs do not. Saved settings have no `tuned`, so tuned values are
 never applied to them again.
 
-Values of a group apply only if the chosen option is similar to the one that the file is made for:
+Values do not apply if the chosen option differs too much from the one that the file is made for:
 
 - Settings that the chosen option lacks but other options have are dropped.
 - If an option is chosen by the command line, an experiment or the trainer, and not by the agent,
@@ -45,8 +45,8 @@ from border_cli.registry import AGENTS, GROUPS
 from border_cli.settings.run import INTERVALS, TrainerConfig
 
 # Limits that are certain to end a run, unlike `trainer.stop_at_score` and `trainer.patience`.
-LIMITS = {"trainer.max_opt_steps", "trainer.max_env_steps", "trainer.max_time_s"}
-ALL_LIMITS = {*LIMITS, "trainer.stop_at_score", "trainer.patience"}
+HARD_LIMITS = {"trainer.max_opt_steps", "trainer.max_env_steps", "trainer.max_time_s"}
+ALL_LIMITS = {*HARD_LIMITS, "trainer.stop_at_score", "trainer.patience"}
 # Settings that only online trainers have: a file that sets one is made for an online trainer.
 OF_ONLINE_TRAINERS = {"samples_per_opt_step", "warmup_period", "sync_interval"}
 # Pairs of an interval in updates and one in env steps, of which only one applies.
@@ -59,8 +59,7 @@ def choose_trainer(files: Files, overrides: Sequence[str]) -> None:
     The agent's file cannot choose the trainer, because a trainer overrides the agent's choices.
     """
     agent = _kinds(files.parts).get("agent")
-    primary = files.parts[0] if files.parts else None
-    if agent is None or not agent.on_policy or primary is None:
+    if agent is None or not agent.on_policy:
         return
     content: Any = files.edit_file(files.config_name).config
     for entry in content.get("defaults") or []:
@@ -82,17 +81,17 @@ def add_tuned(files: Files, typed_groups: Set[str]) -> None:
     )
     if position is None:
         return
-    first, general, kinds = parts[position], _general_parts(files), _kinds(parts)
-    preset = _preset(parts, typed_groups)
+    pair, general, kinds = parts[position], _general_parts(files), _kinds(parts)
+    protected = _protected_settings(parts, typed_groups)
     files.parts = [*parts[:position], *general, *parts[position:]]
     for index, part in enumerate(files.parts):
         is_tuned = part.path.startswith(f"{TUNED}/") and not part.package
         if not (is_tuned and isinstance(part.content, DictConfig)):
             continue
-        applicable = _select_applicable(part, kinds, preset)
+        applicable = _select_applicable(part, kinds, protected)
         files.parts[index] = replace(part, content=applicable)
         content = applicable.copy()
-        if part.path == first.path:
+        if part.path == pair.path:
             defaults = content.get("defaults") or []
             content["defaults"] = [*(f"/{base.path}" for base in general), *defaults]
         files.edit_file(part.path).config = content
@@ -135,9 +134,9 @@ def _kinds(parts: Sequence[ConfigFile]) -> dict[str, type[Any]]:
     return kinds
 
 
-def _preset(parts: Sequence[ConfigFile], typed_groups: Set[str]) -> set[str]:
+def _protected_settings(parts: Sequence[ConfigFile], typed_groups: Set[str]) -> set[str]:
     """Returns the settings that tuned files must not replace: those in the files of options that
-    were not chosen by an agent's file."""
+    are typed, or chosen by a file other than the agent's."""
     groups = set(typed_groups)
     for part in parts:
         if part.package != AGENTS.group:
@@ -151,10 +150,10 @@ def _preset(parts: Sequence[ConfigFile], typed_groups: Set[str]) -> set[str]:
 
 
 def _select_applicable(
-    part: ConfigFile, kinds: Mapping[str, type[Any]], preset: Set[str]
+    part: ConfigFile, kinds: Mapping[str, type[Any]], protected: Set[str]
 ) -> DictConfig:
-    """Returns the content of a tuned file without `preset` settings, and without settings that the
-    chosen option lacks but others have. Unknown settings remain, and are refused later."""
+    """Returns the content of a tuned file without `protected` settings, and without settings that
+    the chosen option lacks but others have. Unknown settings remain, and are refused later."""
     values: Any = OmegaConf.to_container(part.content, resolve=False)
     for group, kind in kinds.items():
         if isinstance(values.get(group), dict):
@@ -163,7 +162,7 @@ def _select_applicable(
             values[group] = {
                 key: value
                 for key, value in values[group].items()
-                if key not in absent and f"{group}.{key}" not in preset
+                if key not in absent and f"{group}.{key}" not in protected
             }
     trainer = values.get("trainer")
     is_online = isinstance(trainer, dict) and OF_ONLINE_TRAINERS & trainer.keys()
@@ -204,10 +203,10 @@ def _drop_limits(files: Files, written: Written, typed: set[str]) -> None:
     """
     limits = typed & ALL_LIMITS
     for _, names in written:
-        if not limits & LIMITS:
+        if not limits & HARD_LIMITS:
             limits |= names
     targets = [part for part, names in written if part.package == "trainer" or names & ALL_LIMITS]
-    if limits & LIMITS and targets:
+    if limits & HARD_LIMITS and targets:
         last = targets[0]
         content: Any = files.edit_file(last.path).config
         for limit in ALL_LIMITS - limits:

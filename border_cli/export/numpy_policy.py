@@ -46,5 +46,5 @@ def numpy_policy(folder: ExportedFolder) -> NumpyPolicy:
         return NumpyPolicy(PolicyForm.from_json(folder.content), arrays)
     except Exception as error:  # the file may contain anything
         raise CheckpointError(
-            f"{folder.place / POLICY_JSON} is damaged: {type(error).__name__}: {error}"
+            f"{folder.path / POLICY_JSON} is damaged: {type(error).__name__}: {error}"
         ) from error

@@ -44,7 +44,7 @@ def verify_export(folder: ExportedFolder) -> list[str]:
             worst[quantity] = error.max()
             if not worst[quantity] <= TOLERANCE:  # also true for NaN
                 raise CheckpointError(
-                    f"{folder.place / name} differs from the policy of the run: {quantity} by "
+                    f"{folder.path / name} differs from the policy of the run: {quantity} by "
                     f"{worst[quantity]:.1e}, most in row {error.argmax()} of {VERIFICATION}"
                 )
         rows, most = pluralize(len(saved["action"]), "observation"), max(worst.values())
@@ -82,7 +82,7 @@ def _run_onnx(folder: ExportedFolder, raw: Raw) -> Answer:
 def _run_torch(folder: ExportedFolder, raw: Raw) -> Answer:
     from border_cli.api import policy_of_run
 
-    return {"action": policy_of_run(folder.place, None, env=None, trust=False).act(raw)}
+    return {"action": policy_of_run(folder.path, None, env=None, trust=False).act(raw)}
 
 
 FORMATS: Mapping[str, Callable[[ExportedFolder, Raw], Answer]] = {

@@ -48,12 +48,12 @@ def start_attempt(job: Job) -> Iterator[Attempt]:
                 earlier = earlier_run(job, folder)
         except ConfigError as error:
             raise NotBegun(str(error)) from error
-        locked = Attempt(job=job, lock=lock, folder=folder, earlier=earlier)
+        attempt = Attempt(job=job, lock=lock, folder=folder, earlier=earlier)
         if earlier.start is Start.OVER:
             remove_attempt(job.folder)
         if not earlier.resumes:
-            locked.save_settings()
-        yield locked
+            attempt.save_settings()
+        yield attempt
 
 
 def earlier_run(job: Job, folder: RunFolder) -> EarlierRun:

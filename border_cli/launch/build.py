@@ -121,7 +121,7 @@ def computes_on_cuda(config: RunConfig) -> bool:
 
 
 def backend_lines(agent: Agent) -> list[tuple[str, str]]:
-    """Returns header lines on the library that computes updates, and on its products."""
+    """Returns header lines on the backend of updates and on what computes its matrix products."""
     return agent.backend.describe() if isinstance(agent, LearningAgent) else []
 
 
@@ -320,19 +320,19 @@ def build_evaluation_runner(
 def build_episode_limit(
     effective: EffectiveSettings, evaluator: Evaluator, on_decided: Callable[[int], None]
 ) -> EpisodeLimit:
-    """Builds the limit on evaluation episodes. If one is needed, it is chosen before the first
-    evaluation."""
-    usual = 0
+    """Builds the length limit of evaluation episodes. If one is needed, it is chosen before the
+    first evaluation."""
+    mean_length = 0
     dataset = effective.config.replay_buffer.dataset
     if effective.config.trainer.offline and dataset is not None:
         from border_cli.dataset.store import counts_of
 
         episodes, steps = counts_of(dataset)
-        usual = math.ceil(steps / episodes)
+        mean_length = math.ceil(steps / episodes)
     return EpisodeLimit(
         needed=evaluator.needs_episode_limit,
         num_envs=max(1, effective.num_envs),
-        usual=usual,
+        mean_length=mean_length,
         on_decided=on_decided,
     )
 

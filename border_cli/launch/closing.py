@@ -52,7 +52,7 @@ def print_summary(console: Console, run_dir: Path, *, intact: bool = True) -> No
             terminal.say(console, Text.assemble(("warning: ", "yellow"), warning))
     commands = []
     if intact and facts.get("status") in UNFINISHED and folder.checkpoints:
-        commands.append(resume_run(run_dir))
+        commands.append(resume_command(run_dir))
     if any((run_dir / name).exists() for name in ("best", "checkpoints/latest")):
         commands.append(f"{shell_command('border-eval')} {shlex.quote(str(shortest(run_dir)))}")
     if any(run_dir.glob("events.out.tfevents.*")):
@@ -80,13 +80,13 @@ def result_line(run_dir: Path) -> str:
     return f"best score {best:.10g} at {pluralize(opt_steps, 'update')}: {shortest(run_dir)}"
 
 
-def resume_run(run_dir: Path) -> str:
+def resume_command(run_dir: Path) -> str:
     """Returns the complete command that resumes a run."""
     resume = format_override("resume", str(shortest(run_dir)))
     return f"{shell_command('border-train')} {shlex.quote(resume)}"
 
 
-def resume_sweep(typed: Sequence[str], root: Path) -> str:
+def sweep_command(typed: Sequence[str], root: Path) -> str:
     """Returns the command that repeats a sweep and skips the jobs that are done."""
     name, *words = typed
     rest = [word for word in words if not word.startswith("resume=")]

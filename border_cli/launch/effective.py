@@ -56,22 +56,23 @@ class EffectiveSettings:
 
     @property
     def reproducible(self) -> bool:
-        """Whether runs with one seed are equal to the bit on a CPU."""
+        """True if runs with the same seed are bit-identical on a CPU."""
         actors = self.actors
         return actors.in_learner_thread or (self.in_lockstep and actors.lockstep_repeats)
 
     @property
     def in_lockstep(self) -> bool:
-        """Whether actors beside the learner step only while it waits for them."""
+        """True if actors outside the learner's thread step only while the learner waits."""
         return self.config.trainer.synchronous and not self.actors.in_learner_thread
 
     @property
     def slack(self) -> int:
-        """How many samples actors may be ahead of the replay ratio: two full messages per actor.
+        """The number of samples that actors may be ahead of the replay ratio: two full messages per
+        actor.
 
-        One message per actor would avoid a deadlock. But with 32 actors in lockstep, partly filled
-        messages use up the slack, and learner and actors would then alternate. In lockstep that is
-        intended, with one sample of each environment per round.
+        One would avoid a deadlock. But if many actors send partly filled messages at once, learner
+        and actors would alternate. This is intended in lockstep that is not reproducible: one
+        sample per environment and round.
         """
         if self.in_lockstep and not self.reproducible:
             return self.num_envs

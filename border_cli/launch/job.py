@@ -46,7 +46,7 @@ FORMAT = "[%(asctime)s][%(name)s][%(levelname)s] - %(message)s"
 class Outcome:
     """How a job ended."""
 
-    status: str = DONE  # done, failed, interrupted, in use
+    status: str = DONE  # done, failed, interrupted, in use, not started
     reason: str = ""
     exit_status: int = 0
 

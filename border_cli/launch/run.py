@@ -100,11 +100,11 @@ def run_job(job: Job, options: RunOptions) -> Result | EarlierRun:
     keep, and CheckpointError if no checkpoint is valid. After these errors, the directory is
     unchanged.
     """
-    with start_attempt(job) as locked:
-        if locked.earlier.finished and not options.finished_too:
-            return locked.earlier
-        run = Run(locked, options)
-        if not locked.earlier.resumes:
+    with start_attempt(job) as attempt:
+        if attempt.earlier.finished and not options.finished_too:
+            return attempt.earlier
+        run = Run(attempt, options)
+        if not attempt.earlier.resumes:
             run.begin()
         with run.after_end:
             # After any failure, even between two steps, close everything and update `run.json`.
@@ -113,11 +113,11 @@ def run_job(job: Job, options: RunOptions) -> Result | EarlierRun:
                     run.prepare()
                     options.on_prepared(run)
                     run.build()
-                    if locked.earlier.resumes:
-                        locked.save_settings()
+                    if attempt.earlier.resumes:
+                        attempt.save_settings()
                     return run.train()
             except BaseException as error:
-                run.failed(error)
+                run.record_failure(error)
                 raise
 
 
@@ -129,22 +129,22 @@ class Run:
     agent: Agent
     evaluator: Evaluator
 
-    def __init__(self, locked: Attempt, options: RunOptions) -> None:
-        self.job = job = locked.job
+    def __init__(self, attempt: Attempt, options: RunOptions) -> None:
+        self.job = job = attempt.job
         self.effective = effective_settings(job.config)
-        self.changed = locked.earlier.changed  # changed settings of a resumed run
+        self.changed = attempt.earlier.changed  # changed settings of a resumed run
         self.newest: VerifiedCheckpoint | None = None  # the checkpoint that the run resumes from
-        self._resumes = locked.earlier.resumes
-        self._was_finished = locked.earlier.start is Start.CONTINUED and locked.folder.is_done
+        self._resumes = attempt.earlier.resumes
+        self._was_finished = attempt.earlier.start is Start.CONTINUED and attempt.folder.is_done
         self._options = options
         self._clock = MonotonicClock()
-        self._lock, self._folder = locked.lock, locked.folder
+        self._lock, self._folder = attempt.lock, attempt.folder
         self._saved: ResumableCheckpoints | None = None  # holds the loaded weights
         self._built: tuple[LearnerParts, Trainer] | None = None
         seeds = derived_seeds(job.config.seed, self.effective.num_actors)
         self._record = RunRecord(
             job.folder,
-            check_lock=locked.lock.check,
+            check_lock=attempt.lock.check,
             **({} if self._resumes else {"seeds": seeds}),
             command=list(job.command),
             import_paths=list(job.import_paths),
@@ -363,7 +363,7 @@ class Run:
                 raise
             raise memory_error from error
 
-    def failed(self, error: BaseException) -> None:
+    def record_failure(self, error: BaseException) -> None:
         """Records in `run.json` which error ended the run."""
         with suppress(RunDeleted):  # then there is no place for `run.json`
             self._record_end(
@@ -374,12 +374,11 @@ class Run:
     def _record_end(self, status: str, reason: str, **more: Any) -> None:
         if not self._record.begun:
             return
-        summary = dict(more)
         if self._built is not None:
             parts, trainer = self._built
-            summary |= run_summary(self.effective, trainer, parts, failed=status == "failed")
+            more |= run_summary(self.effective, trainer, parts, failed=status == "failed")
         log.info("run %s: %s", status, reason, extra=FILE_ONLY)
-        self._record.end(status, reason, **summary)
+        self._record.end(status, reason, **more)
 
 
 def _restore(

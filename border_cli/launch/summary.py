@@ -15,7 +15,7 @@ from border_cli.recorder import figures
 from border_cli.settings.run import ReplayRatioConfig
 from border_cli.trainer.trainer import LearnerParts, Trainer
 
-UPDATES_COUNT = 0.5  # weight of the share of updates, because they are the actual work
+UPDATE_WEIGHT = 0.5  # of the share of updates, because they are the actual work
 
 # The description of each section, and the setting that shortens it.
 SECTIONS = {
@@ -105,15 +105,17 @@ def bottleneck_advice(
     spent = shares(learner)
     if not spent:
         return None
-    weighted = spent | {"update": UPDATES_COUNT * spent.get("update", 0.0)}
+    weighted = spent | {"update": UPDATE_WEIGHT * spent.get("update", 0.0)}
     largest = max(weighted, key=lambda section: weighted[section])
     name, remedy = SECTIONS[largest]
     if largest == "wait" and in_learner_thread:
-        remedy = "a higher env.num_envs, or actor_manager=process: actors share its thread"
+        remedy = (
+            "a higher env.num_envs, or actor_manager=process: actors share the learner's thread"
+        )
     elif largest == "wait" and actor_threads:
         remedy = "actor_manager=process if env steps use the CPU, and more actors if they wait"
     elif largest in STARVED and actor_threads and not paced:
-        remedy = "actor_manager=process: actor threads take its interpreter lock"
+        remedy = "actor_manager=process: actor threads hold the learner's interpreter lock"
     elif largest == "update" and on_policy:
         remedy = "fewer replay_buffer.n_epochs, or a larger agent.batch_size"
     elif largest == "evaluate" and unlimited_episodes:

@@ -17,7 +17,7 @@ from border_cli.ray.connection import ClusterSettings, refuse_without_ray
 from border_cli.ray.jobs import BEGUN, KILL, OVER, SIGNAL, START, Work
 from border_cli.ray.jobs import run as run_jobs
 from border_cli.settings.run import StartMethod
-from border_cli.sweep.processes import Start
+from border_cli.sweep.processes import StartProcess
 from border_cli.sweep.worker import run_in_a_child
 from border_cli.system.child_process import ChildProcess
 from border_cli.system.files import SWEEP_JSON
@@ -121,7 +121,7 @@ class RayLauncher:
         return self._settings["jobs"] or jobs or sys.maxsize
 
     @contextmanager
-    def starts(self, root: Path) -> Iterator[Start]:
+    def starts(self, root: Path) -> Iterator[StartProcess]:
         """Connects a child process to the cluster and yields a function that starts jobs in `root`.
 
         Raises ClusterRefused if the cluster is unreachable or lacks the required resources.

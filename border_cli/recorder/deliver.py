@@ -39,7 +39,7 @@ from border_cli.recorder.config import PROJECT, refuse_store_here
 from border_cli.recorder.tracking import outbox_path, state_of
 from border_cli.run.layout import SWEEP, refuse_foreign, written_files
 from border_cli.run.provenance import git_state
-from border_cli.run.status import KILLED
+from border_cli.run.status import KILLED, KILLED_REASON
 from border_cli.run.sweep_folder import group_of
 from border_cli.system.files import SETTINGS, write_json
 from border_cli.system.printed import forward_output
@@ -137,7 +137,7 @@ class Delivery:
         """Appends the end event if the run was killed before it could write it."""
         with self._outbox.open("rb+") as file:
             if not file.readlines()[-1].startswith(END):
-                summary = {"status": "killed", "exit_reason": KILLED}
+                summary = {"status": KILLED, "exit_reason": KILLED_REASON}
                 file.write(json.dumps({"kind": "end", "summary": summary}).encode() + b"\n")
 
 

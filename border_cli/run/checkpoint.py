@@ -100,7 +100,7 @@ class CheckpointStore:
 
         def write() -> None:
             self._late_best = None
-            if not self._attempt(lambda: self._folders.write_best(agent, counters, evaluation)):
+            if not self._try_write(lambda: self._folders.write_best(agent, counters, evaluation)):
                 self._late_best = write
 
         self._put(write)
@@ -128,14 +128,15 @@ class CheckpointStore:
             )
 
         try:
-            self._attempt(write)
+            self._try_write(write)
         finally:
             if rows is not None:
                 rows.frozen.release()
             self._busy = False
 
-    def _attempt(self, write: Callable[[], None]) -> bool:
-        """Returns whether the write succeeded; a failing disk does not end the run."""
+    def _try_write(self, write: Callable[[], None]) -> bool:
+        """Writes, and reports a failure, which does not end the run. Returns False if the write
+        should be retried; if the run is deleted, `check` raises."""
         started_s = self._clock.now_s()
         problem: str | None = None
         try:
@@ -148,7 +149,7 @@ class CheckpointStore:
             self._deleted = RunDeleted(run_dir / error.filename if run_dir.exists() else run_dir)
         except Exception as error:
             with suppress(OSError, RunDeleted):
-                self._folders.put_in_order()
+                self._folders.repair()
             problem = str(error) or type(error).__name__
             expected = isinstance(error, OSError | MemoryError)
             failures = self._report.failures + 1

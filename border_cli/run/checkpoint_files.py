@@ -36,7 +36,7 @@ from border_cli.core.state import dump_state, restore_array, write_arrays
 from border_cli.core.types import State
 from border_cli.errors import CheckpointError
 from border_cli.run.manifest import (
-    FOLDER,
+    REPLAY_FOLDER,
     Chunk,
     Manifest,
     read_json,
@@ -89,7 +89,7 @@ class VerifiedCheckpoint:
     def load_rows(self, replay_buffer: ReplayBuffer) -> None:
         """Loads the transitions into a buffer that has loaded its state; raises `CheckpointError`
         if a file is damaged. The buffer is then empty until it loads another state."""
-        load_chunks(self.folder.parent / FOLDER, self.chunks, replay_buffer)
+        load_chunks(self.folder.parent / REPLAY_FOLDER, self.chunks, replay_buffer)
 
 
 def write_state(folder: Path, state: RunState, save_state: SaveState) -> None:

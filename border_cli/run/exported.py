@@ -31,12 +31,12 @@ MOST_NBYTES = 2**32
 class ExportedFolder:
     """The content of `policy.json`, and access to the files that it lists."""
 
-    place: Path
-    content: Mapping[str, Any]  # content of policy.json
+    path: Path
+    content: Mapping[str, Any]
 
     def read(self, name: str) -> bytes:
         """Reads a file; raises CheckpointError if it is not exactly as exported."""
-        path = self.place / name
+        path = self.path / name
         with os_errors_as(CheckpointError):
             content = read_bytes(path, MOST_NBYTES)
         if hashlib.sha256(content).hexdigest() != self.content["files"].get(name):
@@ -55,7 +55,7 @@ class ExportedFolder:
         try:
             from safetensors.numpy import load
         except ImportError as error:
-            raise MissingPackage(str(self.place / MODEL), EXTRA) from error
+            raise MissingPackage(str(self.path / MODEL), EXTRA) from error
         state = dict(self.content["semantics"])
         for name, array in self._parse(MODEL, load).items():
             part, _, rest = name.partition(".")
@@ -67,14 +67,14 @@ class ExportedFolder:
         try:
             return load(content)
         except Exception as error:  # each package raises its own errors
-            raise CheckpointError(f"{self.place / name} cannot be read: {error}") from error
+            raise CheckpointError(f"{self.path / name} cannot be read: {error}") from error
 
 
-def open_export(place: Path) -> ExportedFolder:
+def open_export(folder: Path) -> ExportedFolder:
     """Opens an exported policy; raises CheckpointError if the folder is not one, or is not safe to
     read."""
     with os_errors_as(CheckpointError):
-        entries = sorted(place.iterdir())
+        entries = sorted(folder.iterdir())
     for entry in entries:
         if entry.is_symlink():
             raise CheckpointError(
@@ -86,7 +86,7 @@ def open_export(place: Path) -> ExportedFolder:
                 f"{entry} may be a pickle, which can run code and which an exported policy never "
                 "has: remove it if the policy is yours, or do not use it"
             )
-    path = place / POLICY_JSON
+    path = folder / POLICY_JSON
     content = read_json(path)
     actual = [content.get(key) for key in ("format", "version")]
     if actual != [FORMAT, VERSION] or not {"files", "semantics"} <= content.keys():
@@ -94,4 +94,4 @@ def open_export(place: Path) -> ExportedFolder:
             f"{path} has format {actual[0]!r}, version {actual[1]!r}; this version of border_cli "
             f"reads {FORMAT!r}, version {VERSION}, with its files and semantics"
         )
-    return ExportedFolder(place, content)
+    return ExportedFolder(folder, content)

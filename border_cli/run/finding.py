@@ -48,8 +48,8 @@ class CompleteCheckpoint:
     manifest: Manifest | None
 
     @property
-    def age(self) -> tuple[int, int]:
-        """A sort key that increases from the oldest to the newest checkpoint."""
+    def position(self) -> tuple[int, int]:
+        """Sort key: oldest first."""
         return (self.manifest.sequence if self.manifest else -1, self.opt_steps)
 
 
@@ -63,7 +63,7 @@ def _load(folder: Path, opt_steps: int) -> CompleteCheckpoint:
 def by_age(folder: Path) -> list[CompleteCheckpoint]:
     """Returns the complete checkpoints, oldest first."""
     checkpoints = [_load(path, opt_steps) for opt_steps, path in find_complete(folder).items()]
-    return sorted(checkpoints, key=lambda c: c.age)
+    return sorted(checkpoints, key=lambda c: c.position)
 
 
 def find_resumable(run_dir: Path) -> list[Path]:
@@ -81,31 +81,31 @@ def steps_saved(run_dir: Path) -> list[int]:
 
 
 @os_errors_as(CheckpointError)
-def find_run(place: Path, checkpoint: str | None = None) -> tuple[Path, str | None]:
-    """Returns the run directory and the checkpoint that `place` and `checkpoint` refer to.
+def find_run(path: Path, checkpoint: str | None = None) -> tuple[Path, str | None]:
+    """Returns the run directory and the checkpoint that `path` and `checkpoint` refer to.
 
-    `place` is a run directory, or a checkpoint in one: `RUN/best`, `RUN/checkpoints/5000`. The
+    `path` is a run directory, or a checkpoint in one: `RUN/best`, `RUN/checkpoints/5000`. The
     returned checkpoint is None if neither argument names one. Raises `CheckpointError` for any
     other path, and `ConfigError` if the arguments name two checkpoints.
     """
-    target = _parse_checkpoint(place)
+    target = _parse_checkpoint(path)
     if target is not None:
         if checkpoint not in (None, target[1]):
             raise ConfigError(
-                f"{place} is a checkpoint: remove checkpoint={checkpoint}, or use {target[0]}"
+                f"{path} is a checkpoint: remove checkpoint={checkpoint}, or use {target[0]}"
             )
         return target
-    if settings_path(place).is_file():
-        return place, checkpoint
-    if not place.exists():
-        raise CheckpointError(f"no such directory: {place}{run_around(place)}")
-    hint = run_around(place) or f"; border-runs {place} lists the runs below it"
-    raise CheckpointError(f"{place} is not a run directory: it has no {SETTINGS}{hint}")
+    if settings_path(path).is_file():
+        return path, checkpoint
+    if not path.exists():
+        raise CheckpointError(f"no such directory: {path}{hint_at_run(path)}")
+    hint = hint_at_run(path) or f"; border-runs {path} lists the runs below it"
+    raise CheckpointError(f"{path} is not a run directory: it has no {SETTINGS}{hint}")
 
 
-def _parse_checkpoint(place: Path) -> tuple[Path, str] | None:
+def _parse_checkpoint(path: Path) -> tuple[Path, str] | None:
     """Returns the run directory and the checkpoint that a path refers to. It need not exist."""
-    path = place.absolute()
+    path = path.absolute()
     folder, name = path.parent, path.name
     if name == "best" and (folder / SETTINGS).is_file():
         return folder, name
@@ -118,10 +118,10 @@ def _parse_checkpoint(place: Path) -> tuple[Path, str] | None:
     return (folder.parent, "best") if path == (folder.parent / "best").resolve() else None
 
 
-def run_around(place: Path) -> str:
+def hint_at_run(path: Path) -> str:
     """Returns a hint that names the run containing this path; empty if there is none."""
     run_dir = next(
-        (parent for parent in place.absolute().parents if (parent / SETTINGS).is_file()), None
+        (parent for parent in path.absolute().parents if (parent / SETTINGS).is_file()), None
     )
     return f"; the run is {run_dir}" if run_dir else ""
 
@@ -154,13 +154,13 @@ def _resolve_complete(link: Path) -> Path | None:
 
 
 @os_errors_as(CheckpointError)
-def find_weights(place: Path) -> Path:
+def find_weights(path: Path) -> Path:
     """Returns the folder with the initial weights of a new run: the best model or else the latest
-    checkpoint of a run directory, or `place` itself if it is a checkpoint."""
-    folder = place.resolve()
+    checkpoint of a run directory, or `path` itself if it is a checkpoint."""
+    folder = path.resolve()
     if is_complete(folder):
         return folder
-    run_dir, which = find_run(place)
+    run_dir, which = find_run(path)
     best = "best" if is_complete(run_dir / "best") else "latest"
     return find_checkpoint(run_dir, which or best)
 

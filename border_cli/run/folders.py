@@ -21,8 +21,8 @@ from border_cli.run.checkpoint_files import (
     write_state,
 )
 from border_cli.run.finding import CompleteCheckpoint, by_age, folder_name, is_complete
-from border_cli.run.layout import CHECKPOINT, REPLAY, STEPS, partial_of, remove_files
-from border_cli.run.manifest import FOLDER, MANIFEST, Chunk, SavedRows, seal, write_manifest
+from border_cli.run.layout import CHECKPOINT, CHECKPOINT_NAME, REPLAY, partial_of, remove_files
+from border_cli.run.manifest import MANIFEST, REPLAY_FOLDER, Chunk, SavedRows, seal, write_manifest
 from border_cli.run.provenance import versions
 from border_cli.system.files import sync
 
@@ -52,7 +52,7 @@ class CheckpointFolders:
 
     def write_checkpoint(self, state: RunState, rows: PendingRows | None) -> tuple[Chunk, ...]:
         """Writes a checkpoint and deletes the oldest; returns the chunks of its transitions."""
-        self.put_in_order()
+        self.repair()
         self._sync_metrics(state.run)
         name = folder_name(int(state.counters["opt_steps"]))
         replay = None if rows is None else self._write_rows(rows)
@@ -67,7 +67,7 @@ class CheckpointFolders:
 
     def _write_rows(self, rows: PendingRows) -> SavedRows:
         """Writes new transitions; raises `FileNotFoundError` if an earlier chunk is missing."""
-        folder = self._folder / FOLDER
+        folder = self._folder / REPLAY_FOLDER
         for chunk in rows.before:
             (folder / chunk.name).stat()
         new = write_chunks(folder, rows.frozen, self._count)
@@ -80,7 +80,7 @@ class CheckpointFolders:
         self, agent: Mapping[str, Any], counters: Mapping[str, float], evaluation: Evaluation
     ) -> None:
         """Replaces the best model. Code that reads the previous one must look it up again."""
-        self.put_in_order()
+        self.repair()
         name = f"best-{folder_name(int(counters['opt_steps']))}"
         self._write(
             name,
@@ -89,10 +89,10 @@ class CheckpointFolders:
         )
         point_link(self.run_dir / "best", f"checkpoints/{name}")
         for old in self._folder.glob("best-*"):
-            if re.fullmatch(STEPS, old.name) and old.name != name:
+            if re.fullmatch(CHECKPOINT_NAME, old.name) and old.name != name:
                 remove_folder(old)
 
-    def put_in_order(self) -> None:
+    def repair(self) -> None:
         """Removes or completes what an interrupted write left behind."""
         self.check_lock()
         if not self._is_ready:
@@ -118,8 +118,8 @@ class CheckpointFolders:
         new = partial_of(final)
         new.mkdir()
         fill(new)
-        newest = max([0, *(checkpoint.age[0] for checkpoint in by_age(self._folder))])
-        seal(new, sequence=newest + 1, versions=self._versions, replay=replay)
+        last_sequence = max([0, *(old.position[0] for old in by_age(self._folder))])
+        seal(new, sequence=last_sequence + 1, versions=self._versions, replay=replay)
         self._count(sum(file.stat().st_size for file in new.iterdir()))
         name_folder(new, final)
 
@@ -147,7 +147,7 @@ def remove_folder(folder: Path) -> None:
 def restore_folders(parent: Path) -> None:
     """Finishes what a crash interrupted: renames complete folders and deletes incomplete ones."""
     for folder in sorted(parent.iterdir()):
-        if re.fullmatch(rf"\.{STEPS}\.partial", folder.name):
+        if re.fullmatch(rf"\.{CHECKPOINT_NAME}\.partial", folder.name):
             if is_complete(folder):
                 name_folder(folder, folder.with_name(folder.name.split(".")[1]))
             else:
@@ -178,12 +178,13 @@ def rotate(folder: Path, *, keep: int, milestone_interval: int) -> None:
 
 
 def surplus(
-    kept: list[CompleteCheckpoint], *, keep: int, milestone_interval: int
+    checkpoints: list[CompleteCheckpoint], *, keep: int, milestone_interval: int
 ) -> list[CompleteCheckpoint]:
     """Returns the checkpoints that are neither milestones nor among the newest; expects oldest
     first."""
-    milestones = _milestones(kept, milestone_interval)
-    return [c for c in kept[: max(0, len(kept) - keep)] if c.folder not in milestones]
+    milestones = _milestones(checkpoints, milestone_interval)
+    older = checkpoints[: max(0, len(checkpoints) - keep)]
+    return [checkpoint for checkpoint in older if checkpoint.folder not in milestones]
 
 
 def _milestones(checkpoints: list[CompleteCheckpoint], interval: int) -> set[Path]:
@@ -198,7 +199,7 @@ def collect_garbage(folder: Path) -> None:
     checkpoints = by_age(folder)
     if any(checkpoint.manifest is None for checkpoint in checkpoints):
         return  # a damaged manifest may refer to any chunk
-    replay = folder / FOLDER
+    replay = folder / REPLAY_FOLDER
     if replay.is_dir():
         remove_files(replay, REPLAY, keep=named_chunks(checkpoints))
 

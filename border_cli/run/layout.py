@@ -28,13 +28,13 @@ TORN = re.compile(r"\.(.+)\.[0-9a-f]{8}\.tmp")  # left by a process killed durin
 # link, or a folder with a layout of its own. All other files belong to the user.
 Layout: TypeAlias = "Mapping[str, Literal['file', 'link'] | Layout]"
 
-STEPS = r"(best-)?\d{10,}"  # names of checkpoint folders
+CHECKPOINT_NAME = r"(best-)?\d{10,}"  # names of checkpoint folders
 
 CHECKPOINT: Layout = {r"(agent|arrays)\.npz|(state|score|manifest)\.json": "file"}
 REPLAY: Layout = {r"rows-\d{10,}-\d{10,}-[0-9a-f]{8}\.npy": "file"}
 CHECKPOINTS: Layout = {
     "latest": "link",
-    rf"{STEPS}|\.{STEPS}\.partial": CHECKPOINT,
+    rf"{CHECKPOINT_NAME}|\.{CHECKPOINT_NAME}\.partial": CHECKPOINT,
     "replay": REPLAY,
 }
 RECORD: Layout = {r"(config|overrides|resolved)\.yaml": "file"}
@@ -74,7 +74,7 @@ KEPT = (
 )
 
 
-def meaning_of(name: str, layout: Layout) -> Literal["file", "link"] | Layout | None:
+def kind_of(name: str, layout: Layout) -> Literal["file", "link"] | Layout | None:
     """Returns what a name stands for in the layout, or None if the layout does not contain it."""
     temporary = TORN.fullmatch(name)
     name = temporary[1] if temporary else name
@@ -86,7 +86,7 @@ def layout_entries(folder: Path, layout: Layout = RUN) -> Iterator[tuple[os.DirE
     have. Does not follow links."""
     with os.scandir(folder) as entries:
         for entry in entries:
-            meaning = meaning_of(entry.name, layout)
+            meaning = kind_of(entry.name, layout)
             if meaning is None:
                 continue
             if isinstance(meaning, str):
@@ -107,13 +107,13 @@ def written_files(run_dir: Path) -> set[str]:
     }
 
 
-def partial_of(place: Path) -> Path:
+def partial_of(folder: Path) -> Path:
     """Returns the path of a folder while it is incomplete."""
-    return place.with_name(f".{place.name}.partial")
+    return folder.with_name(f".{folder.name}.partial")
 
 
 def refuse_foreign(folder: Path, layout: Layout = {**RUN, **SWEEP}) -> None:  # noqa: B006
-    """Raises `ConfigError` if something else, such as a link, has a name that is in the layout.
+    """Raises `ConfigError` if a link or special file stands where a run writes its files.
 
     Must be called before a command opens or creates anything in a directory that may have been
     used.

@@ -40,8 +40,9 @@ class RunLock:
     """The lock of a run directory. Entering raises `RunInUse` if another process is running there.
 
     The kernel (flock) releases the lock when the process ends for any reason. Child processes do
-    not inherit it. On a file system without locks, only a warning is logged. The lock file is never
-    deleted: otherwise two processes could lock two different files of the same name.
+    not inherit it. On a file system without locks, only a warning is logged. Only
+    `remove_run` deletes the lock file, after the rest of the run and while it holds the lock;
+    `check` detects that.
     """
 
     def __init__(self, run_dir: Path) -> None:

@@ -15,7 +15,7 @@ from border_cli.system.files import checksum, read_bytes, sync, write_text
 
 MANIFEST = "manifest.json"
 FORMAT = 5
-FOLDER = "replay"  # directory of the transitions, next to the checkpoints
+REPLAY_FOLDER = "replay"  # directory of the transitions, next to the checkpoints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

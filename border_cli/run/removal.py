@@ -28,7 +28,7 @@ from border_cli.run.layout import (
     refuse_foreign,
 )
 from border_cli.run.lock import RUN_LOCK, RunLock, running
-from border_cli.run.manifest import FOLDER, verify
+from border_cli.run.manifest import REPLAY_FOLDER, verify
 from border_cli.run.status import RUN_JSON, read_run
 from border_cli.run.sweep_folder import read_sweep
 from border_cli.system.files import SETTINGS, read_bytes_or_empty
@@ -60,10 +60,10 @@ def refuse_removal(run_dir: Path) -> None:
             f"{run_dir} is left as it is: neither {RUN_JSON} nor {SETTINGS} is from border_cli"
         )
     host, ended = facts.get("host"), facts.get("ended")
-    with running(run_dir) as runs:
-        if runs:
+    with running(run_dir) as is_running:
+        if is_running:
             raise ConfigError(f"{run_dir} is running: process {facts.get('pid')} on {host}")
-    if facts and not ended and (runs is None or host != platform.node()):
+    if facts and not ended and (is_running is None or host != platform.node()):
         raise ConfigError(
             f"{run_dir} may be running on {host}, which cannot be checked from here: run the "
             "command there, or delete the directory itself"
@@ -126,13 +126,14 @@ class Surplus:
     """The number and size of the checkpoints that pruning would remove from a run."""
 
     checkpoints: int
-    nbytes: int  # including transitions that no other checkpoint needs
+    nbytes: int  # including transitions that none of the newest checkpoints uses
 
 
 def surplus_of(run_dir: Path, *, keep: int, milestone_interval: int) -> Surplus:
     """Counts the checkpoints beyond the newest `keep`, excluding the best model and milestones.
 
-    Raises `BorderError` if a checkpoint that would remain is damaged, or if none would remain.
+    If there is something to remove, raises `BorderError` if one of the newest checkpoints (with
+    `keep=0`: the best model) is damaged or missing.
     """
     folder = run_dir / "checkpoints"
     checkpoints = by_age(folder)
@@ -141,7 +142,7 @@ def surplus_of(run_dir: Path, *, keep: int, milestone_interval: int) -> Surplus:
     if removable:
         _refuse_no_valid_checkpoint(run_dir, newest)
     needed = named_chunks(newest)
-    chunks = [path for path in (folder / FOLDER).glob("rows-*") if path.name not in needed]
+    chunks = [path for path in (folder / REPLAY_FOLDER).glob("rows-*") if path.name not in needed]
     nbytes = sum(nbytes_of(checkpoint.folder, CHECKPOINT) for checkpoint in removable)
     return Surplus(len(removable), nbytes + sum(chunk.stat().st_size for chunk in chunks))
 
@@ -149,7 +150,9 @@ def surplus_of(run_dir: Path, *, keep: int, milestone_interval: int) -> Surplus:
 def _refuse_no_valid_checkpoint(run_dir: Path, newest: list[CompleteCheckpoint]) -> None:
     best = run_dir / "best"
     if not newest and not is_complete(best):
-        raise ConfigError(f"{run_dir} is left as it is: it has no best model, so none would remain")
+        raise ConfigError(
+            f"{run_dir} is left as it is: it has no best model, so no checkpoint would remain"
+        )
     for folder in [checkpoint.folder for checkpoint in newest] or [best]:
         verify(folder)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from border_cli.errors import CheckpointError, ConfigError
-from border_cli.run.finding import find_resumable, run_around
+from border_cli.run.finding import find_resumable, hint_at_run
 from border_cli.run.layout import refuse_foreign
 from border_cli.run.lock import RUN_LOCK, RunInUse, running
 from border_cli.run.status import DONE, EPISODE_LIMIT, LOST, NOT_STARTED, RUN_JSON, read_run
@@ -98,8 +98,8 @@ class RunFolder:
         or damaged, and "not started" if none has."""
         if "status" in self.facts:
             return str(self.facts["status"])
-        with running(self.path) as runs:
-            if runs:
+        with running(self.path) as is_running:
+            if is_running:
                 return "running"
         begun = any((self.path / name).exists() for name in (RUN_LOCK, RUN_JSON, "checkpoints"))
         return LOST if begun else NOT_STARTED
@@ -123,14 +123,14 @@ class RunFolder:
             raise ConfigError(f"run_dir={folder}: {reason}")
 
     def refuse_in_use(self) -> None:
-        """Raises ConfigError if something else has a name in the layout, and RunInUse if a process
-        is running.
+        """Raises ConfigError if a link or special file stands where a run writes its files, and
+        RunInUse if a process is running.
 
         If the latter cannot be determined here, the lock decides later.
         """
         refuse_foreign(self.path)
-        with running(self.path) as runs:
-            if runs:
+        with running(self.path) as is_running:
+            if is_running:
                 raise RunInUse(self.path)
 
     def refuse_no_run(self) -> None:
@@ -138,7 +138,7 @@ class RunFolder:
         if not self.has_settings:
             raise ConfigError(
                 f"resume: {self.path} is not a run directory: there is no {SETTINGS}"
-                f"{run_around(self.path)}. The command of a sweep resumes it with resume=auto"
+                f"{hint_at_run(self.path)}. The command of a sweep resumes it with resume=auto"
             )
 
     def check_earlier_run(self, config: RunConfig, compare: Compare) -> EarlierRun:
@@ -195,5 +195,5 @@ def _limit_grew(limit: str, saved: TrainerConfig, now: TrainerConfig) -> bool:
     before, after = getattr(saved, limit), getattr(now, limit)
     if before is None:  # this limit did not end the run
         return False
-    patient = limit == "stop_at_score" and now.stop_evals > saved.stop_evals
-    return after is None or after > before or patient
+    needs_more_evals = limit == "stop_at_score" and now.stop_evals > saved.stop_evals
+    return after is None or after > before or needs_more_evals

@@ -25,10 +25,10 @@ def write_spec(run_dir: Path, spec: EnvSpec) -> None:
         write_json(run_dir / ENV_JSON, spec_as_json(spec))
 
 
-def read_spec(place: Path) -> EnvSpec | None:
+def read_spec(folder: Path) -> EnvSpec | None:
     """Reads the spaces of a run or of an exported policy. Returns None if there are none, as
     after the file was deleted; raises `CheckpointError` if it is damaged."""
-    path = place / (POLICY_JSON if is_exported(place) else ENV_JSON)
+    path = folder / (POLICY_JSON if is_exported(folder) else ENV_JSON)
     if not path.exists():
         return None
     content = read_json(path)

@@ -24,7 +24,8 @@ RUN_JSON = "run.json"
 DONE = "done"  # status of a run that has reached a limit
 LOST, NOT_STARTED = "lost", "not started"  # status without a record: the run has started or not
 SKIPPED = "skipped"  # status of a refused job, in a sweep that skips such jobs
-KILLED = "its process was killed, or its machine went down"
+KILLED = "killed"  # status of a run whose process ended without recording an end
+KILLED_REASON = "its process was killed, or its machine went down"
 
 
 # Entries that a resumed run keeps from earlier attempts.
@@ -48,14 +49,14 @@ class RunRecord:
 
     `status` is running, done, failed, interrupted or skipped; `read_run` also returns killed. Owned
     by the thread that runs the command, within a `RunLock`. Before `begin`, nothing is written and
-    the document of the previous attempt stays valid. A full disk is logged. `add`,
-    `record_counters` and `end` raise `RunDeleted`.
+    the document of the previous attempt stays valid. `begin` raises `OSError`. After it, a full
+    disk is logged or, for `progress`, ignored, and all methods raise `RunDeleted`.
     """
 
     def __init__(
         self, run_dir: Path, *, check_lock: Callable[[], None] = lambda: None, **facts: Any
     ) -> None:
-        """`check_lock` is called before each change and raises if the run's lock is lost."""
+        """`check_lock` is called before each change after `begin`; raises if the lock is lost."""
         self._run_dir = run_dir
         self._check_lock = check_lock
         self._facts = facts
@@ -173,10 +174,10 @@ def read_run(run_dir: Path) -> dict[str, Any]:
 
     Returns an empty dict if the file is missing or damaged. Writes nothing.
     """
-    with running(run_dir) as runs:
+    with running(run_dir) as is_running:
         facts = _read(run_dir)
-    if runs is False and facts.get("status") == "running":
-        facts |= {"status": "killed", "exit_reason": KILLED}
+    if is_running is False and facts.get("status") == "running":
+        facts |= {"status": KILLED, "exit_reason": KILLED_REASON}
     return facts
 
 

@@ -43,9 +43,9 @@ from border_cli.sweep.launchers import (
 )
 from border_cli.sweep.listing import Sweep
 from border_cli.sweep.names import JobFolders
-from border_cli.sweep.plan import OUR_LAUNCHER, Plan, Skipped
+from border_cli.sweep.plan import OUR_LAUNCHER, Plan, RefusedJob
 from border_cli.sweep.processes import JobLauncher, LocalProcess, ProcessLauncher
-from border_cli.sweep.request import Terms
+from border_cli.sweep.request import LaunchTerms
 from border_cli.system.machine import free_memory, usable_cores
 
 ONE_BY_ONE = "basic"
@@ -95,7 +95,7 @@ def _launcher(
 ) -> Iterator[Launcher]:
     """Yields the launcher that runs the jobs."""
     launcher = plan.terms.launcher
-    terms = Terms(
+    terms = LaunchTerms(
         root=str(plan.terms.root),
         at_once=1 if remote else at_once,
         cores=remote.cores if remote else None,
@@ -181,7 +181,7 @@ class SweeperTask:
             try:
                 job = self._compose_and_check(overrides, number, folder)
             except ConfigError as error:
-                self._record_refusal(Skipped(number, tuple(overrides), folder, reason_of(error)))
+                self._record_refusal(RefusedJob(number, tuple(overrides), folder, reason_of(error)))
                 continue
             with suppress(ConfigError):  # a run exists: return its result to the sweeper
                 find_earlier_run(job)
@@ -199,7 +199,7 @@ class SweeperTask:
         job = replace(job, folder=folder, command=self._plan.command)
         return dry_build_jobs([job], known=self._tried).jobs[0]
 
-    def _record_refusal(self, job: Skipped) -> None:
+    def _record_refusal(self, job: RefusedJob) -> None:
         """Records the refusal in the folder of the job."""
         if self._plan.terms.skip_invalid:
             self._sweep.skip(job)

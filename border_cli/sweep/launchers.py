@@ -24,7 +24,7 @@ from border_cli.hydra_plugin import register
 from border_cli.process.signals import stopping_on_signals
 from border_cli.recorder import terminal
 from border_cli.sweep.listing import Sweep
-from border_cli.sweep.request import Terms, read_request, write_request
+from border_cli.sweep.request import LaunchTerms, read_request, write_request
 from border_cli.sweep.worker import run, run_for_a_launcher
 
 SILENT = {"version": 1, "root": None, "disable_existing_loggers": False}  # jobs write their logs
@@ -35,7 +35,7 @@ class SerialLauncher:
     """`hydra/launcher=basic`: runs jobs one after another with the panel of a single run."""
 
     sweep: Sweep
-    terms: Terms
+    terms: LaunchTerms
 
     def launch(self, jobs: Sequence[Job]) -> None:
         """Runs the jobs. An interruption ends the sweep after the current job."""
@@ -56,7 +56,7 @@ class HydraLauncher:
     name: str
     config: DictConfig  # config of the sweep; `hydra.launcher` configures the launcher
     sweep: Sweep
-    terms: Terms
+    terms: LaunchTerms
 
     def launch(self, jobs: Sequence[Job]) -> None:
         """Runs the jobs. On the first Ctrl-C local jobs save and end; jobs of a scheduler continue.

@@ -15,7 +15,7 @@ from pathlib import Path
 from border_cli.config.job import Job
 from border_cli.config.sweep import ONE_PER_COMMAND
 from border_cli.errors import RunFailed
-from border_cli.launch.closing import resume_sweep
+from border_cli.launch.closing import sweep_command
 from border_cli.recorder import terminal
 from border_cli.run.lock import RunInUse, running
 from border_cli.run.status import DONE, SKIPPED, record_not_begun
@@ -34,7 +34,7 @@ from border_cli.run.sweep_folder import (
     write_sweep,
 )
 from border_cli.sweep.names import make_sweep_job, merge_plan, shared_overrides, split_override
-from border_cli.sweep.plan import Plan, Skipped
+from border_cli.sweep.plan import Plan, RefusedJob
 from border_cli.system.files import SWEEP_JSON
 from border_cli.words import pluralize, shell_command, shortest
 
@@ -53,7 +53,7 @@ class Sweep:
         self._jobs_by_folder: dict[Path, SweepJob] = {}  # folder -> job in the plan
         self._common = shared_overrides([job.overrides for job in self._jobs]) or plan.terms.fixed
 
-    def _make_entry(self, job: Job | Skipped, objective: str = "best") -> SweepJob:
+    def _make_entry(self, job: Job | RefusedJob, objective: str = "best") -> SweepJob:
         folder = str(job.folder.relative_to(self.root))
         return make_sweep_job(job.number or 0, job.overrides, folder, objective=objective)
 
@@ -74,7 +74,7 @@ class Sweep:
         for job in self._command_plan.skipped:
             self.skip(job)
 
-    def skip(self, job: Skipped) -> None:
+    def skip(self, job: RefusedJob) -> None:
         """Records and reports that a job is skipped."""
         name = f"job {self._jobs_by_folder[job.folder].number} ({self.label(job.overrides)})"
         with suppress(RunInUse):
@@ -124,7 +124,7 @@ class Sweep:
             terminal.say(console, f"{counts[DONE]} of {pluralize(len(rows), 'job')} done{skipped}")
             terminal.say(console, f"sweep directory  {self.root}")
             if unfinished and folders:
-                terminal.say(console, f"next             {resume_sweep(plan.command, self.root)}")
+                terminal.say(console, f"next             {sweep_command(plan.command, self.root)}")
             elif done:
                 path = shlex.quote(str(shortest(self.root)))
                 terminal.say(console, f"next             {shell_command('border-plot')} {path}")
@@ -136,15 +136,15 @@ class Sweep:
         """Stops the sweep: no more jobs start, and those running on this machine save and end."""
         write_stop(self.root, reason)
         for row in self.rows():
-            _ask_to_end(row)
+            _terminate(row)
 
 
-def _ask_to_end(row: JobRow) -> None:
+def _terminate(row: JobRow) -> None:
     """Sends SIGTERM to the process of a running job if it is on this machine."""
     if row.status != "running" or row.facts.get("host") != platform.node():
         return
-    with running(row.folder) as runs, suppress(OSError):
-        if runs and row.facts["pid"] != os.getpid():
+    with running(row.folder) as is_running, suppress(OSError):
+        if is_running and row.facts["pid"] != os.getpid():
             os.kill(row.facts["pid"], signal.SIGTERM)
 
 

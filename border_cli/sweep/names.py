@@ -46,8 +46,8 @@ class JobFolders:
     """The folders of jobs. A job that was in the directory before keeps its folder. Others are
     named by number or, in a directory that the user chose, by the overrides that distinguish them.
 
-    Overrides shared by all jobs of the first sweep are not part of a name. Nor are those among them
-    that may change on resume, whatever their value is now.
+    Names leave out overrides shared by all jobs of the first sweep. If a resume may change such a
+    setting, they leave it out with any value.
     """
 
     def __init__(self, root: Path, common: Sequence[str], *, named: bool) -> None:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 OUR_LAUNCHER = "processes"  # default for sweeps on two or more cores
 
 
-class Skipped(NamedTuple):
-    """A job that is skipped because its settings are refused (`sweep.skip_invalid`)."""
+class RefusedJob(NamedTuple):
+    """A job whose settings are refused; skipped with `sweep.skip_invalid`, otherwise failed."""
 
     number: int
     overrides: tuple[str, ...]
@@ -41,9 +41,9 @@ class Plan:
 
     composer: Composer
     terms: SweepTerms
-    config: RunConfig  # config of the first job, or of all jobs that a sweeper proposes
+    config: RunConfig  # of the first job, or of the fixed overrides if a sweeper proposes the jobs
     jobs: list[Job]  # empty if a sweeper proposes them
-    skipped: list[Skipped]  # refused jobs of the same grid
+    skipped: list[RefusedJob]  # refused jobs of the same grid
     earlier: dict[Path, EarlierRun]  # folder of a job -> run found in it
     command: tuple[str, ...]  # as typed
 
@@ -72,7 +72,7 @@ class Plan:
         if refused and not jobs:
             raise next(iter(refused.values()))
         skipped = [
-            Skipped(job.number, job.overrides, job.folder, reason_of(refused[job.number]))
+            RefusedJob(job.number, job.overrides, job.folder, reason_of(refused[job.number]))
             for job in self.jobs
             if job.number in refused
         ]
@@ -84,7 +84,7 @@ def plan_sweep(composer: Composer, overrides: list[str], command: Sequence[str])
     terms = sweep_terms(composer, overrides, OUR_LAUNCHER if usable_cores() > 1 else None)
     refuse_foreign(terms.root)
     if terms.jobs is None:
-        jobs, skipped = list[Job](), list[Skipped]()
+        jobs, skipped = list[Job](), list[RefusedJob]()
         config = composer.job(terms.fixed).config
         if config.dry_run:
             raise ConfigError(
@@ -107,7 +107,7 @@ def plan_sweep(composer: Composer, overrides: list[str], command: Sequence[str])
 
 def _compose_grid(
     composer: Composer, terms: SweepTerms, grid: list[list[str]], command: Sequence[str]
-) -> tuple[list[Job], list[Skipped]]:
+) -> tuple[list[Job], list[RefusedJob]]:
     """Returns the jobs of a grid with their folders, and the skipped jobs."""
     refused: dict[int, ConfigError] = {}
     jobs = jobs_of(composer, grid, terms, refused=refused if terms.skip_invalid else None)
@@ -131,6 +131,6 @@ def _compose_grid(
         for job in jobs
     ]
     return jobs, [
-        Skipped(i, tuple(grid[i]), places.folder_of(grid[i], i), reason_of(error))
+        RefusedJob(i, tuple(grid[i]), places.folder_of(grid[i], i), reason_of(error))
         for i, error in refused.items()
     ]

@@ -23,17 +23,17 @@ from border_cli.errors import BorderError, Interrupted
 from border_cli.process.signals import SAVE, stopping_on_signals
 from border_cli.run.lock import RunInUse
 from border_cli.run.run_folder import EarlierRun
-from border_cli.run.status import DONE, KILLED, end_from_outside, record_not_begun
+from border_cli.run.status import DONE, KILLED, KILLED_REASON, end_from_outside, record_not_begun
 from border_cli.run.sweep_folder import read_stop
 from border_cli.sweep.listing import Sweep
 from border_cli.sweep.panel import JobView, SweepPanel
-from border_cli.sweep.request import Terms, write_request
+from border_cli.sweep.request import LaunchTerms, write_request
 from border_cli.sweep.server import start_server
 from border_cli.sweep.worker import run_in_a_child
 from border_cli.system.child_process import ChildProcess
 from border_cli.system.start import wait_for
 
-LOOK_S = 0.25
+POLL_S = 0.25
 
 
 class JobProcess(Protocol):
@@ -67,7 +67,7 @@ class JobProcess(Protocol):
         """Ensures that the process has ended. Returns the cause, or None for a normal end."""
 
 
-Start = Callable[[int, Path], JobProcess]  # number and folder of a job
+StartProcess = Callable[[int, Path], JobProcess]  # number and folder of a job
 
 
 class LocalProcess(ChildProcess):
@@ -94,7 +94,7 @@ class JobLauncher(Protocol):
     def at_once(self, jobs: int) -> int:
         """Returns how many of the sweep's `jobs` may run in parallel; `jobs` is 0 if unknown."""
 
-    def starts(self, root: Path) -> AbstractContextManager[Start]:
+    def starts(self, root: Path) -> AbstractContextManager[StartProcess]:
         """Yields a function that starts the processes of jobs with folders below `root`."""
 
 
@@ -106,8 +106,8 @@ class Processes:
     the block ends all jobs.
     """
 
-    start_process: Start  # starts the process of a job
-    terms: Terms
+    start_process: StartProcess  # starts the process of a job
+    terms: LaunchTerms
     command: Sequence[str]  # as typed
     stop: StopFlag = field(default_factory=StopFlag)
     _save: SaveFlag = field(default_factory=SaveFlag)
@@ -145,7 +145,7 @@ class Processes:
     def poll(self) -> list[tuple[JobView, str]]:
         """Waits briefly for messages and passes signals on. Returns the ended jobs, each with the
         reason why its process ended."""
-        wait_for([*{item for _, process in self._running for item in process.waitables}], LOOK_S)
+        wait_for([*{item for _, process in self._running for item in process.waitables}], POLL_S)
         if self.stop.requested:  # repeatedly: a process that is starting may miss signals
             reason = self.stop.reason
             self.signal(reason.signum if isinstance(reason, Interrupted) else signal.SIGTERM)
@@ -170,9 +170,9 @@ class Processes:
     def _reap(self, view: JobView, process: JobProcess) -> str:
         """Reaps a process and returns why it ended. Records the end if the process could not."""
         pid, host, cause = process.pid, process.host, process.reap()
-        reason = (cause or KILLED).strip().rpartition("\n")[2]
+        reason = (cause or KILLED_REASON).strip().rpartition("\n")[2]
         with suppress(OSError, BorderError):  # if the process could not record its own end
-            if not end_from_outside(view.folder, pid, "killed", reason, host=host):
+            if not end_from_outside(view.folder, pid, KILLED, reason, host=host):
                 record_not_begun(view.folder, command=self.command, reason=reason)
         return reason
 
@@ -181,9 +181,9 @@ class Processes:
 class ProcessLauncher:
     """Runs the jobs of a sweep, `at_once` in parallel. Owned by the command's thread."""
 
-    start_process: Start  # starts the process of a job
+    start_process: StartProcess  # starts the process of a job
     sweep: Sweep
-    terms: Terms
+    terms: LaunchTerms
     at_once: int
     earlier: Mapping[Path, EarlierRun]  # see `Plan`
 
@@ -207,7 +207,7 @@ class ProcessLauncher:
                 self._start(processes, waiting.popleft())
             if processes.running:
                 for view, reason in processes.poll():
-                    self._ended(view, reason)
+                    self._report_end(view, reason)
             self._panel.show(processes.running, len(waiting))
 
     def _start(self, processes: Processes, job: Job) -> None:
@@ -219,7 +219,7 @@ class ProcessLauncher:
         else:
             processes.start(job, view)
 
-    def _ended(self, view: JobView, reason: str) -> None:
+    def _report_end(self, view: JobView, reason: str) -> None:
         row = self.sweep.row_of(view.folder)
         if row.status == "running":  # another process runs it
             self._panel.report_end(view, "in use", None, str(RunInUse(view.folder)))

@@ -26,7 +26,7 @@ JOB_YAML, JOB_JSON = "job.yaml", "job.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class LaunchTerms:
     """The conditions under which the jobs of a sweep run."""
 
     root: str  # the directory of the sweep, absolute
@@ -38,13 +38,13 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request(Terms):
+class Request(LaunchTerms):
     """A job as written into its folder."""
 
     job: Job
 
 
-def write_request(job: Job, terms: Terms) -> None:
+def write_request(job: Job, terms: LaunchTerms) -> None:
     """Writes the two files of a job. Raises OSError."""
     request = {
         "number": job.number,
@@ -78,7 +78,7 @@ def read_request(folder: Path) -> Request:
     import_modules(request["imports"])
     config = read_config(folder / JOB_YAML)
     resume, run_dir = request["resume"], request["run_dir"]
-    if (folder / SETTINGS).is_file():  # a scheduler has restarted the job: resume it
+    if (folder / SETTINGS).is_file():  # of an earlier attempt, which this one resumes
         resume, run_dir = AUTO, run_dir or str(folder)
     job = Job(
         folder=folder,

@@ -84,14 +84,14 @@ class EpisodeLimit:
         *,
         needed: bool = False,
         num_envs: int = 1,
-        usual: int = 0,
+        mean_length: int = 0,
         on_decided: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """`num_envs`: environments of all actors; `usual`: episode length if there are none."""
+        """`num_envs`: environments of all actors; `mean_length`: of episodes, if there are none."""
         self.steps: int | None = None
         self._needed = needed
         self._num_envs = num_envs
-        self._usual = usual
+        self._mean_length = mean_length
         self._on_decided = on_decided
 
     def decide(self, longest: int, env_steps: int) -> None:
@@ -99,7 +99,7 @@ class EpisodeLimit:
         longest finished training episode, or 0 if none has ended within `env_steps`."""
         if not self._needed or self.steps is not None:
             return
-        length = longest or self._usual or math.ceil(env_steps / self._num_envs)
+        length = longest or self._mean_length or math.ceil(env_steps / self._num_envs)
         steps = self.steps = min(max(self.FACTOR * length, self.LEAST), self.MOST)
         log.info(
             "the environment has no time limit: evaluated episodes end after %s (%d times the "

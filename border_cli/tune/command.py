@@ -26,7 +26,7 @@ from border_cli.run.status import read_run
 from border_cli.sweep.panel import JobView
 from border_cli.sweep.plan import OUR_LAUNCHER
 from border_cli.sweep.processes import LocalProcess, Processes
-from border_cli.sweep.request import Terms
+from border_cli.sweep.request import LaunchTerms
 from border_cli.system.files import write_text
 from border_cli.system.machine import usable_cores
 from border_cli.tune.best import best_yaml
@@ -140,7 +140,7 @@ class Tuning:
         """Trains until the study is finished. Raises SystemExit once an interrupted study is saved,
         and RunFailed if the disk is full."""
         study = self.trials.study
-        terms = Terms(root=str(self.trials.runs.root), at_once=self.at_once)
+        terms = LaunchTerms(root=str(self.trials.runs.root), at_once=self.at_once)
         with Processes(LocalProcess, terms, study.command) as processes, self.panel:
             self.trials.look()
             while processes.running or not (processes.stop.requested or self.finished):

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import OmegaConf
 
-from border_cli.config.check import REFUSED, explanation
+from border_cli.config.check import CONFIG_ERRORS, explanation
 from border_cli.config.compose import Composer
 from border_cli.config.describe import format_setting
 from border_cli.config.files import Files
@@ -153,7 +153,7 @@ def read_space(files: Files, name: str) -> Space:
     file = f"{SEARCH}/{name}.yaml"
     try:
         return space_of(json.loads(json.dumps(_entries(files, name))), file)  # JSON keys are text
-    except (*REFUSED, AttributeError, TypeError, ArithmeticError, RecursionError) as error:
+    except (*CONFIG_ERRORS, AttributeError, TypeError, ArithmeticError, RecursionError) as error:
         raise ConfigError(f"{file}: {explanation(error, files, ())}") from error
 
 

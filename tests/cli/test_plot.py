@@ -10,7 +10,7 @@ import pytest
 
 from border_cli import compose, load_runs, train
 from border_cli.analysis.tables import number
-from border_cli.cli.plot import main, read_request
+from border_cli.cli.plot import main, parse_arguments
 from border_cli.errors import ConfigError
 from tests.support.written_evaluations import evaluated_run, two_groups
 
@@ -117,13 +117,13 @@ def test_what_is_not_understood_is_refused_before_anything_is_read(
     typed: str, message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
-        read_request(["runs", typed])
+        parse_arguments(["runs", typed])
 
 
 @pytest.mark.parametrize("again", [["--y", "train/loss"], ["--y=train/loss"]])
 def test_an_option_of_one_value_that_is_given_twice_is_refused(again: list[str]) -> None:
     with pytest.raises(ConfigError, match="--y is given 2 times, but takes one value"):
-        read_request(["runs", "--y", "eval/return", *again])
+        parse_arguments(["runs", "--y", "eval/return", *again])
 
 
 @pytest.mark.parametrize(

@@ -279,7 +279,7 @@ def test_the_command_that_is_printed_leads_to_the_same_folder(
     ran("run_dir=a", "env=cartpole")
     (folder / "a").rename(folder / name)
     stopped(folder / name)
-    command, *typed = shlex.split(closing.resume_run(folder / name))
+    command, *typed = shlex.split(closing.resume_command(folder / name))
     assert command.endswith("border-train")
     assert ran(*typed).jobs[0].folder == folder / name
 

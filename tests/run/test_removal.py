@@ -184,7 +184,7 @@ def test_without_a_best_model_a_last_checkpoint_stays(tmp_path: Path, make_run: 
     case = make_run(write_run(tmp_path / "run"))
     case.save(10)
     case.store.close()
-    with pytest.raises(ConfigError, match="it has no best model, so none would remain"):
+    with pytest.raises(ConfigError, match="it has no best model, so no checkpoint would remain"):
         prune(case.run_dir, keep=0, milestone_interval=0)
     assert steps_saved(case.run_dir) == [10]
 
