@@ -295,7 +295,7 @@ class Actor:
         env_steps = step.env_steps
         self.env_steps += env_steps
         if self._tracks_episodes:
-            self._report_episode_ends(step)
+            self._update_episode_state(step)
         transitions = self._step_processor.process(step)  # empty while an n-step window fills
         send_s_before = self.proxy.sent_s + self.proxy.blocked_s
         self.proxy.push(
@@ -308,8 +308,8 @@ class Actor:
             timer.record(PROCESS, less_s=self.proxy.sent_s + self.proxy.blocked_s - send_s_before)
         return len(transitions)
 
-    def _report_episode_ends(self, step: Step) -> None:
-        """Resets the state of the policy and of the running returns for episodes that ended."""
+    def _update_episode_state(self, step: Step) -> None:
+        """Updates the running returns, and resets the state of the policy for ended episodes."""
         if step.episodes or step.moved is not None:
             self._policy.forget(step.changed_envs)
         if self._returns is not None:

@@ -231,8 +231,8 @@ class LockstepActorManager(ReproducibleActorManager[LockstepWorker]):
     def _choose_steps(self, timeout_s: float) -> int:
         """Returns how many steps all actors take before the learner continues.
 
-        Serial actors would certainly take as many, because a step makes at most one sample per
-        environment. The number at most doubles, because a request to stop takes effect later.
+        Serial actors would take at least as many, because a step makes at most one sample per
+        environment. It is at most twice the last number, because a request to stop waits for it.
         """
         used = max(self._collected, self._limiter.granted)
         certain = (self._limiter.permitted - used) / self._make_actor.num_envs / len(self._workers)
@@ -261,7 +261,7 @@ class LockstepActorManager(ReproducibleActorManager[LockstepWorker]):
                 if not left or worker in failed:
                     worker.heartbeat.waiting_for = "its turn"
         if failed:
-            log.warning("from here on, this run does not repeat to the bit")
+            log.warning("this run is no longer bit-reproducible")
         for worker, answer in failed.items():
             self._run_guarded(worker, answer.raise_failure)
 

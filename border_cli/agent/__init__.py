@@ -1,1 +1,1 @@
-"""Reinforcement learning algorithms, implemented with torch and `nn`."""
+"""Reinforcement learning agents, their policies and their settings."""

@@ -22,8 +22,8 @@ USUAL = {
     **{"matmul": "auto", "matmul_precision": "highest"},
 }
 
-# Weights between hidden layers from which torch is about as fast on a CPU (`benchmarks.backends`):
-# its optimizer passes over them once, and numpy's twelve times.
+# With this many weights before the output layer, torch is about as fast on a CPU
+# (`benchmarks.backends`): its optimizer passes over them once, numpy's twelve times.
 LARGE = 2**19
 
 

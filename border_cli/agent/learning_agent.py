@@ -160,7 +160,7 @@ class LearningAgent(Agent):
 
     @property
     def update_period(self) -> int:
-        """Number of consecutive updates that cover all steps of the algorithm."""
+        """Number of consecutive updates in which every compiled function runs."""
         return 1
 
     @abstractmethod

@@ -1,15 +1,11 @@
 """Normalisation of observations and rewards by running statistics.
 
 Observation statistics cover all transitions received, and reach the actors in snapshots.
-`normalize_reward` divides by the standard deviation of the running discounted return, like
-Gymnasium's `NormalizeReward`: G = r + gamma G in each environment of each actor, starting at 0 in
-each episode. N-step transitions do not contain single-step rewards, so actors compute G
-(`core/returns.py`) and send its count, mean and squared deviations with each message. The returns
-of a data set are processed before the first update. The divisor is at least a tenth of the root
-mean square of G, so that constant rewards do not explode, and 1 while all G are 0. Nothing is
-clipped. Unlike in Gymnasium, truncations also reset G, because the next episode is unrelated, and
-the reward of a termination is added to the preceding return. Agents without
-`AgentConfig.needs_returns` skip all of this.
+`normalize_reward` divides rewards by the standard deviation of the running discounted return.
+Actors compute the return from single-step rewards (`core/returns.py`) and send its count, mean and
+squared deviations with each message. The returns of a data set are processed before the first
+update. Only PPO clips the result (`clip_reward`). Agents without `AgentConfig.needs_returns` skip
+all of this.
 """
 
 from __future__ import annotations

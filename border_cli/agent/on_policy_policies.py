@@ -103,9 +103,9 @@ class StateDependentPolicy(BoxPolicy):
     """Generalised state-dependent exploration (gSDE).
 
     Raffin, Kober and Stulp 2021, "Smooth exploration for robotic reinforcement learning". The noise
-    is a linear function of the network's last hidden layer, whose Gaussian weights are sampled
-    anew when new weights arrive, once per rollout, and every `sample_freq` steps, so that actions
-    change smoothly in between. Each environment has its own function.
+    is a random linear function of the network's last hidden layer. Its matrix, one per environment,
+    is sampled anew for each new policy (once per rollout) and every `sample_freq` steps, so that
+    actions change smoothly in between.
     """
 
     network: NumpyNetwork
@@ -121,8 +121,8 @@ class StateDependentPolicy(BoxPolicy):
     ) -> None:
         super().__init__(rng, exploration, network=network, space=space)
         self._sample_freq = sample_freq
-        self._opt_steps = 0  # updates before the newest weights
-        self._sampled_at = -1  # updates before the weights for which the matrices were sampled
+        self._opt_steps = 0  # of the newest weights
+        self._sampled_at = -1  # `_opt_steps` when the matrices were sampled
         self._num_steps = 0  # steps with these matrices
         self._matrices = np.empty((0, 0, 0), np.float32)  # [N, H, A]
 

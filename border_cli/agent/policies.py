@@ -95,7 +95,7 @@ class MaskedEpsilonGreedy(EpsilonGreedy):
         return int(valid[int(u * len(valid))])
 
 
-def softmax(
+def sample_softmax(
     q: NDArray[np.float32], temperature: float, rng: np.random.Generator
 ) -> NDArray[np.int64]:
     """Samples actions with P(a) ~ exp(Q(a) / temperature); greedy at temperature 0.
@@ -168,7 +168,7 @@ class RandomPolicy(Policy):
 
 
 class NetworkPolicy(Policy):
-    """Acts randomly during warm-up, then with a network that has its own copy of the weights.
+    """Acts randomly during warm-up, then with a network.
 
     The acting thread owns the policy and its random number generator.
     """
@@ -290,7 +290,7 @@ class QPolicy(DiscretePolicy):
         if self._config.exploration == Exploration.greedy:
             return greedy(values)
         if self._softmax:
-            return softmax(values, self._exploration, self.rng)
+            return sample_softmax(values, self._exploration, self.rng)
         return self._epsilon_greedy(values, self._exploration)
 
     def state_dict(self) -> State:
@@ -331,7 +331,7 @@ class CategoricalPolicy(DiscretePolicy):
         self._temperature = 1.0 if exploration is None else exploration
 
     def pick(self, values: NDArray[np.float32]) -> NDArray[np.int64]:
-        return softmax(values, self._temperature, self.rng)
+        return sample_softmax(values, self._temperature, self.rng)
 
 
 class MaskedCategoricalPolicy(MaskedPolicy, CategoricalPolicy):

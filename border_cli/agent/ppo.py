@@ -213,7 +213,7 @@ class Ppo(LearningAgent, OnPolicyAgent):
         )
 
     def _log_std(self) -> AnyTensor:
-        """Returns the logarithms of the standard deviations. [A]"""
+        """Returns the logarithms of the standard deviations. [A], or [H, A] for gSDE"""
         return self.noise.state_dict()["log_std"]
 
     def density(

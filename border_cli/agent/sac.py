@@ -196,7 +196,7 @@ class SoftActorCritic(LearningAgent):
         self._actor_loss = self.backend.compile(self.actor_loss)
 
     def learn(self, batch: TensorBatch) -> Update:
-        """Updates critics, actor and coefficient (every `policy_delay` calls), then the targets."""
+        """Updates critics, every `policy_delay` calls actor and coefficient, then the targets."""
         batch = scale_rewards(batch, self.config.reward_scale)
         ent_coef = self.ent_coef()
         critic = self._critic_loss(batch, self.draw_critic_noise(batch), ent_coef)

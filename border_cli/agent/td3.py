@@ -84,7 +84,7 @@ class Td3(LearningAgent):
         self._actor_loss = self.backend.compile(self.actor_loss)
 
     def learn(self, batch: TensorBatch) -> Update:
-        """Updates the critics, then the actor and all targets (every `policy_delay` calls)."""
+        """Updates the critics, and every `policy_delay` calls the actor and all targets."""
         noise = self.backend.normal(*batch.action.shape) if self.config.target_noise else None
         critic = self._critic_loss(batch, noise)
         metrics = critic.metrics | self.critics.update(critic.loss)

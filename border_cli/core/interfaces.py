@@ -137,7 +137,8 @@ class Agent(ABC):
         raise CheckpointError(f"{type(self).__name__} has no weights for init_from to load")
 
     def first_not_finite(self) -> str | None:
-        """Returns the name of the first weight that is NaN or infinite; None if there is none."""
+        """Returns the name of the first array of the state with a NaN or infinity; None if there is
+        none."""
         return None
 
     def learner_thread(self) -> AbstractContextManager[None]:
@@ -318,7 +319,7 @@ class ReplayBuffer(ABC):
 
     @abstractmethod
     def sample(self, batch_size: int) -> Batch:
-        """Draws transitions with replacement. The next call reuses the batch's arrays."""
+        """Returns the next batch. The next call reuses its arrays."""
 
     @abstractmethod
     def rows(self, index: NDArray[np.int64]) -> Transitions:

@@ -33,7 +33,7 @@ def adam_form(
         return None
     betas, decay = kwargs.get("betas", ADAM.betas), kwargs.get("weight_decay", DECAY)
     form = AdamForm(kwargs.get("eps", epsilon), betas, decay)
-    return form if _is_valid(form) else None  # torch.optim says what is wrong
+    return form if _is_valid(form) else None  # torch.optim raises the error
 
 
 def _is_valid(form: AdamForm) -> bool:

@@ -170,7 +170,7 @@ class Backend(ABC):
         """Configures the calling thread for updates, for the duration of a `with` block."""
 
     def describe(self) -> list[tuple[str, str]]:
-        """Returns lines of the header that tell how updates are computed."""
+        """Returns header lines that describe the backend."""
         return [("backend", f"{self.name} ({self.reason})")]
 
     def noise_state(self) -> Any:

@@ -52,9 +52,9 @@ TDLoss: TypeAlias = Callable[[AnyTensor, AnyTensor, AnyTensor | None, TensorBatc
 
 
 def as_columns(batch: Batch, wrap: Callable[[NDArray[Any]], AnyTensor]) -> TensorBatch:
-    """Returns a batch whose arrays are wrapped, which share their memory if `wrap` shares it.
+    """Converts the arrays of a batch by `wrap`, which decides whether memory is shared.
 
-    Numbers become columns, like Q-values, and action masks are separated from observations.
+    One number per row becomes a column [B, 1]; action masks are split from observations.
     """
 
     def column(values: NDArray[Any]) -> AnyTensor:

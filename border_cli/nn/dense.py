@@ -69,7 +69,7 @@ class _OneDnnLayers(torch.autograd.Function):
 
 
 def _weight_gradient(weight: Tensor, delta: Tensor, layer_input: Tensor) -> Tensor:
-    """Returns it in the memory layout of the weight, which is column-major in an ensemble."""
+    """Returns the gradient in the layout of the weight, which is column-major in an ensemble."""
     if weight.is_contiguous():
         return product(delta.t(), layer_input, onednn=True)
     return product(layer_input.t(), delta, onednn=True).t()

@@ -36,8 +36,8 @@ def resolve_device(name: str) -> torch.device:
 
 
 def open_autograd_context(device: torch.device) -> None:
-    """Creates the CUDA context of autograd's thread, or torch warns if the first kernel of the
-    first backward pass is a matrix product."""
+    """Creates the CUDA context of autograd's thread. Otherwise torch warns if the first backward
+    pass starts with a matrix product."""
     if device.type == "cuda":
         leaf = torch.ones(1, device=device, requires_grad=True)
         torch.autograd.grad(2 * leaf, leaf)

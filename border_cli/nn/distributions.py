@@ -1,8 +1,8 @@
 """Distributions over actions, and networks that learn the log-density of actions.
 
 A Gaussian squashed by tanh into -1 … 1: Haarnoja et al. 2018, "Soft actor-critic algorithms and
-applications", Appendix C. A network outputs the mean and the log standard deviation of each action
-dimension; only this module exponentiates it.
+applications", Appendix C. The network of a squashed Gaussian outputs the mean and the log standard
+deviation of each action dimension.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class StoredEpisodes:
         rows.append(number)
 
     def drop(self, slot: int, episode: int) -> None:
-        """Removes the episode if its last transition, in this slot, is about to be overwritten."""
+        """Removes the episode if the transition in this slot, soon overwritten, is its last."""
         if self.step_of[slot] + 1 == len(self.rows[episode]):
             del self.rows[episode]
 

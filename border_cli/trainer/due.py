@@ -51,7 +51,7 @@ def fraction_done(config: TrainerConfig, counters: Counters, elapsed_s: float) -
 class Intervals:
     """The intervals, in updates or env steps, that determine what is due after an update.
 
-    An interval in env steps is due after the update during which they passed one of its multiples.
+    An interval in env steps is due after the first update since the count passed a multiple of it.
     Owned by the learner's thread.
     """
 

@@ -28,7 +28,7 @@ class Scores:
     last_opt_steps: int | None = None
     evaluations: int = 0
     in_a_row: int = 0  # consecutive evaluations that reached the threshold
-    # Best score of the evaluations counted here; after a resume, `best` may be from a later one.
+    # Best score for `patience`. After a resume, `best` may be of a model newer than the checkpoint.
     best_counted: float = -math.inf
     without_best: int = 0  # consecutive evaluations without a new best score
 

@@ -54,7 +54,7 @@ class ReplayRatio(SampleBudget):
 
     warmup_period: int
     samples_per_opt_step: float | None
-    slack: int  # samples; if below one budget per actor, learner and actors block each other
+    slack: int  # samples; with less than a full message per actor, learner and actors can deadlock
     max_env_steps: int | None = None
     refill: int = 0  # samples collected again because a resume found no transitions
 

@@ -137,7 +137,7 @@ def test_a_failed_actor_is_replaced_and_the_counts_add_up(
         assert stats.env_steps == stats.samples + stats.lost_samples
     assert failed[0].lost_samples == 0  # each step is sent at once
     assert "restart 1 of 3" in caplog.text
-    assert "from here on, this run does not repeat to the bit" in caplog.text
+    assert "this run is no longer bit-reproducible" in caplog.text
 
 
 def test_an_actor_killed_between_two_rounds_is_replaced() -> None:

@@ -21,7 +21,7 @@ from border_cli.agent.policies import (
     QPolicy,
     RandomPolicy,
     greedy,
-    softmax,
+    sample_softmax,
 )
 from border_cli.core.interfaces import Policy
 from border_cli.core.spaces import DiscreteSpace, EnvSpec, LeafSpace, MultiDiscreteSpace
@@ -106,15 +106,15 @@ def test_no_number_leads_to_an_action_that_does_not_exist():
 @pytest.mark.parametrize(("temperature", "expected"), [(1.0, [1 / 3, 2 / 3]), (0.5, [0.2, 0.8])])
 def test_softmax_takes_actions_by_the_exponential_of_their_value(temperature, expected):
     q = rows(0, np.log(2))  # e^(q / T) is 1 and 2, or 1 and 4
-    assert shares(softmax(q, temperature, rng()), 2) == pytest.approx(expected, abs=0.015)
+    assert shares(sample_softmax(q, temperature, rng()), 2) == pytest.approx(expected, abs=0.015)
 
 
 def test_softmax_at_temperature_zero_is_greedy_and_at_any_size_of_values_finite():
-    assert softmax(rows(0, 1e-3), 0.0, rng()).all()
-    assert softmax(rows(-1e6, 1e6), 1.0, rng()).all()
+    assert sample_softmax(rows(0, 1e-3), 0.0, rng()).all()
+    assert sample_softmax(rows(-1e6, 1e6), 1.0, rng()).all()
 
 
-@pytest.mark.parametrize("explore", [EpsilonGreedy(rng()), partial(softmax, rng=rng())])
+@pytest.mark.parametrize("explore", [EpsilonGreedy(rng()), partial(sample_softmax, rng=rng())])
 def test_each_environment_draws_for_itself(explore):
     """Two environments agree only as often as independent draws do."""
     pairs = np.array([explore(np.zeros((2, 2), np.float32), 1.0) for _ in range(4_000)])
