@@ -112,8 +112,8 @@ TASKS = {
     "minatar_breakout": Task(
         title="MinAtar Breakout",
         text="PPO learns from images with a convolutional network. Each brick is worth 1.",
-        typed=("agent=ppo", "env=minatar_breakout", "trainer.max_env_steps=100000",
-               "trainer.eval_interval_env_steps=20000", "seed=0,1"),
+        typed=("agent=ppo", "env=minatar_breakout", "trainer.max_env_steps=300000",
+               "trainer.eval_interval_env_steps=50000", "seed=0,1"),
         film=("env.max_episode_steps=200",),
     ),
 }  # fmt: skip
