@@ -37,7 +37,7 @@ from border_cli.actor_manager.actor import ActorFactory, Message
 from border_cli.core.rows import Rows, columns_of, storage_nbytes, transitions_of
 from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec
 from border_cli.core.timing import MonotonicClock
-from border_cli.core.types import Snapshot, Transitions
+from border_cli.core.types import Snapshot
 from border_cli.ray.broker import Broker, BrokerRecipe
 from border_cli.ray.calls import ActorReport, ReportKind, Transport
 from border_cli.ray.config import RayConfig
@@ -141,7 +141,7 @@ def _answer(spec: EnvSpec, samples: int, acted_s: float = 1e-9) -> CallResult:
         actor_id=0,
         opt_steps=0,
         env_steps=samples,
-        parts=[Transitions(**transitions_of(columns))],
+        parts=[transitions_of(columns)],
         rows=samples,
         episodes=(),
     )

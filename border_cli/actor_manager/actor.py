@@ -182,7 +182,7 @@ class ReplayBufferProxy:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Replaces the buffered data with a state from `state_dict`."""
         columns = state["columns"]
-        self._parts = [] if columns is None else [Transitions(**transitions_of(columns))]
+        self._parts = [] if columns is None else [transitions_of(columns)]
         self.rows = sum(map(len, self._parts))
         self._env_steps = state["env_steps"]
         self._episodes = [Episode.of(numbers) for numbers in state["episodes"]]

@@ -251,7 +251,7 @@ class MessageReader:
             actor_id=actor_id,
             opt_steps=opt_steps,
             env_steps=env_steps - steps_before,
-            transitions=Transitions(**transitions_of(views)),
+            transitions=transitions_of(views),
             episodes=tuple(
                 Episode.of(ring.episodes[i : i + ring.numbers_per_episode]) for i in starts
             ),

@@ -79,8 +79,13 @@ def column_of(parts: Sequence[Transitions], name: str) -> list[NDArray[Any]]:
     return [array[key] for array in arrays] if dot else arrays
 
 
-def transitions_of(columns: dict[str, NDArray[Any]]) -> dict[str, Any]:
-    """Builds the fields of `Transitions` from columns; the inverse of `columns_of`."""
+def transitions_of(columns: dict[str, NDArray[Any]]) -> Transitions:
+    """Builds rows from columns; the inverse of `columns_of`."""
+    return Transitions(**fields_of(columns))
+
+
+def fields_of(columns: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    """Returns the fields of `Transitions` with these columns."""
     parts: dict[str, Any] = {"extras": {}}
     for column, array in columns.items():
         name, dot, key = column.partition(".")
@@ -95,8 +100,7 @@ def transitions_of(columns: dict[str, NDArray[Any]]) -> dict[str, Any]:
 
 def slice_rows(rows: Transitions, part: slice) -> Transitions:
     """Returns a slice of the rows, as views."""
-    columns = {name: column[part] for name, column in columns_of(rows).items()}
-    return Transitions(**transitions_of(columns))
+    return transitions_of({name: column[part] for name, column in columns_of(rows).items()})
 
 
 def concatenate(parts: list[Transitions]) -> Transitions:
@@ -131,11 +135,9 @@ class Rows:
 
     def parts(self) -> dict[str, Any]:
         """Returns the fields of `Transitions`, as views."""
-        return transitions_of(self.columns)
+        return fields_of(self.columns)
 
 
 def copy_rows(rows: Transitions) -> Transitions:
     """Copies the rows into new arrays. [M]"""
-    return Transitions(
-        **transitions_of({name: column.copy() for name, column in columns_of(rows).items()})
-    )
+    return transitions_of({name: column.copy() for name, column in columns_of(rows).items()})

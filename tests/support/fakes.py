@@ -228,7 +228,7 @@ class FakeAgent(Agent):
 def copied(rows: Transitions) -> Transitions:
     """Returns copies of the rows: a manager may overwrite the arrays it returned."""
     columns = {name: column.copy() for name, column in columns_of(rows).items()}
-    return Transitions(**transitions_of(columns))
+    return transitions_of(columns)
 
 
 @dataclass
