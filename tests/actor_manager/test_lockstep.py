@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ from tests.support.scripted_envs import (
     hang,
     misbehave,
     vanish,
+    wait_for_file,
 )
 
 Log = pytest.LogCaptureFixture
@@ -183,11 +185,17 @@ def test_an_invalid_step_ends_the_run_with_its_actor(tmp_path: Path) -> None:
 
 
 class Interrupting:
-    """A thread that requests a restart of actor 0, like the watchdog, once `hangs` returns."""
+    """A thread that requests a restart of actor 0, like the watchdog, once `hangs` returns, and
+    then calls `asked`."""
 
-    def __init__(self, manager: ActorManager, hangs: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        manager: ActorManager,
+        hangs: Callable[[], object],
+        asked: Callable[[], object] = lambda: None,
+    ) -> None:
         self.answers: list[bool] = []
-        self._part, self._hangs = manager.heartbeats()[0], hangs
+        self._part, self._hangs, self._asked = manager.heartbeats()[0], hangs, asked
         self._thread = threading.Thread(target=self._run)
 
     def __enter__(self) -> Interrupting:
@@ -201,6 +209,7 @@ class Interrupting:
         self._hangs()
         if self._part.waiting_for is None:
             self.answers = [self._part.restart(), self._part.restart()]
+        self._asked()
 
 
 def test_a_process_that_hangs_is_replaced_and_its_stack_logged(tmp_path: Path, caplog: Log) -> None:
@@ -226,7 +235,8 @@ def test_a_process_that_hangs_is_replaced_and_its_stack_logged(tmp_path: Path, c
 @pytest.mark.parametrize("backend", LOCKSTEP)
 def test_an_actor_that_has_answered_is_not_replaced(backend: str, tmp_path: Path) -> None:
     """The learner waits for the actors in turn. While it waits for one, others look motionless."""
-    lives = [Life(deed=dawdle, at=5), Life(deed=dawdle, at=3)]
+    asked = tmp_path / "asked"
+    lives = [Life(deed=partial(wait_for_file, asked), at=at) for at in (5, 3)]
     built = Built(backend, lives=lives, folder=tmp_path, num_actors=2, n_buffer=1)
     with built.manager as manager:
         start(manager, 1)
@@ -234,7 +244,8 @@ def test_an_actor_that_has_answered_is_not_replaced(backend: str, tmp_path: Path
         manager.permit(100)
         for _ in range(2):
             manager.receive()
-        with Interrupting(manager, lambda: built.scripted.wait_for("deed")) as interrupting:
+        started = partial(built.scripted.wait_for, "deed")
+        with Interrupting(manager, started, asked.touch) as interrupting:
             assert count(manager.receive()) == 2
         assert interrupting.answers == [True, False]
         assert count(manager.receive()) == 2

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import count
@@ -81,6 +82,12 @@ def describe(_: int) -> str:
 
 def dawdle(_: int) -> None:
     threading.Event().wait(0.7)
+
+
+def wait_for_file(file: Path, _: int) -> None:
+    deadline_s = time.monotonic() + 60
+    while not file.exists() and time.monotonic() < deadline_s:
+        threading.Event().wait(0.01)
 
 
 def halve_the_smallest(_: int) -> str:
