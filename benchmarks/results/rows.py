@@ -214,7 +214,6 @@ ON_POLICY: list[Row] = [
         published="271 (v2)",
     ),
     on_policy("hopper", 1_000_000, seeds=3, score_range=(20, 3_500), published="2,410 (v3)"),
-    # Five further seeds, because the first three missed the bound of the difference.
     on_policy("minatar_breakout", 1_000_000, seeds=3, score_range=(0.5, 28)),
     on_policy("minatar_space_invaders", 1_000_000, seeds=3, score_range=(3, 131)),
 ]
