@@ -88,6 +88,7 @@ def test_on_policy_agents_learn_the_shortest_way(agent: str) -> None:
     assert steps == PLACES - 1
 
 
+@pytest.mark.long
 @pytest.mark.ray
 def test_actors_of_a_cluster_take_valid_actions_only() -> None:
     trained("dqn", 60, "actor_manager=ray")

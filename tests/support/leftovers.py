@@ -82,6 +82,13 @@ def open_files() -> dict[str, str]:
     return targets
 
 
+def named_segments() -> set[Path]:
+    """Returns the named shared memory segments and semaphores of this machine, except those that
+    joblib and Ray create, perhaps for a test in another process."""
+    foreign = ("joblib", "sem.loky", "plasma", "ray")
+    return {path for path in Path("/dev/shm").iterdir() if not path.name.startswith(foreign)}
+
+
 def segments() -> int:
     """Counts the anonymous shared memory segments that this process has open or mapped."""
     mapped = Path("/proc/self/maps").read_text().count("memfd:border_cli")
