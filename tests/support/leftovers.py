@@ -83,10 +83,9 @@ def open_files() -> dict[str, str]:
 
 
 def named_segments() -> set[Path]:
-    """Returns the named shared memory segments and semaphores of this machine, except those that
-    joblib and Ray create, perhaps for a test in another process."""
-    foreign = ("joblib", "sem.loky", "plasma", "ray")
-    return {path for path in Path("/dev/shm").iterdir() if not path.name.startswith(foreign)}
+    """Returns the shared memory segments and semaphores of this machine that Python's
+    multiprocessing has named; other names belong to torch, joblib, Ray or PostgreSQL."""
+    return {path for name in ("psm_*", "sem.mp-*") for path in Path("/dev/shm").glob(name)}
 
 
 def segments() -> int:
