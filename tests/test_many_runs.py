@@ -112,6 +112,7 @@ def test_kills_of_actors_lose_no_count_no_memory_and_not_the_task() -> None:
         *("agent=dqn", "env=cartpole", "actor_manager=process", "recorder=[jsonl]"),
         *("actor_manager.num_actors=4", "actor_manager.max_restarts=1000"),
         *("trainer.stop_at_score=null", "trainer.max_opt_steps=1_000_000", "run_dir=chaos"),
+        "trainer.stall_timeout_s=1000",  # a busy machine starts processes slowly
     )
     with Killer(0, KILLS, UPDATES) as killer:
         result = train(config, callbacks=[killer])
@@ -141,6 +142,7 @@ def test_kills_of_actors_in_lockstep_lose_nothing(agent: str) -> None:
         *(f"agent={agent}", "env=cartpole", "trainer=sync", "actor_manager=process"),
         *("actor_manager.num_actors=4", "actor_manager.max_restarts=1000", "recorder=[jsonl]"),
         *("trainer.stop_at_score=null", "trainer.max_opt_steps=1_000_000", "run_dir=chaos"),
+        "trainer.stall_timeout_s=1000",  # a busy machine starts processes slowly
         *(("env.num_envs=2",) if agent == "ppo" else ()),
     )
     # The run pauses before each restart.
