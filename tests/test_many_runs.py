@@ -130,7 +130,7 @@ def test_kills_of_actors_lose_no_count_no_memory_and_not_the_task() -> None:
     assert result.best_score >= 475
     gc.collect()
     assert leftovers.segments() == mapped
-    assert leftovers.named_segments() <= named
+    assert leftovers.named_segments() == named
 
 
 @pytest.mark.long
@@ -152,7 +152,7 @@ def test_kills_of_actors_in_lockstep_lose_nothing(agent: str) -> None:
     trainer, actors = result.trainer_stats, result.actor_stats
     assert trainer.samples_total == sum(actor.samples for actor in actors)
     restarts = sum(actor.restarts for actor in actors)
-    assert KILLS_IN_LOCKSTEP - 5 <= restarts <= KILLS_IN_LOCKSTEP  # one may be killed twice
+    assert 0.9 * KILLS_IN_LOCKSTEP <= restarts <= KILLS_IN_LOCKSTEP  # some are killed twice
     assert sum(actor.lost_samples for actor in actors) == 0
     # Every incarnation of dqn may end with two env steps in its 3-step window.
     in_windows = sum(actor.env_steps - actor.samples for actor in actors)
@@ -160,4 +160,4 @@ def test_kills_of_actors_in_lockstep_lose_nothing(agent: str) -> None:
     gc.collect()
     assert leftovers.processes() == set()
     assert leftovers.segments() == mapped
-    assert leftovers.named_segments() <= named
+    assert leftovers.named_segments() == named

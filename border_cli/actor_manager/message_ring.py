@@ -33,8 +33,8 @@ from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Column, Episode, Experience, Form, Transitions
 from border_cli.system.shared_memory import SharedArrays, fence, floats, integers
 
-NUMBERS_PER_EPISODE: Final = 2  # numbers per episode before its `info` metrics: score, length
-NUMBERS_PER_RETURNS: Final = 3  # numbers per message for running returns: count, mean, squares
+EPISODE_NUMBERS: Final = 2  # numbers per episode before its `info` metrics: score, length
+RETURNS_NUMBERS: Final = 3  # numbers per message for running returns: count, mean, squares
 
 # Layout of a header of five integers; the first three are totals over all messages so far.
 ROWS: Final = 0
@@ -67,9 +67,7 @@ class MessageRing(Mapped):
         for the moments of running returns."""
         self.capacity = capacity  # maximum number of rows, and of episodes
         self.messages = messages  # number of headers; one is reserved for the last message read
-        self.numbers_per_episode = NUMBERS_PER_EPISODE + len(
-            spec.info_metrics
-        )  # numbers per episode
+        self.numbers_per_episode = EPISODE_NUMBERS + len(spec.info_metrics)
         self._columns = row_columns(spec, extras)
         int64, float64 = np.dtype(np.int64), np.dtype(np.float64)
         self._shared = SharedArrays(
@@ -78,7 +76,7 @@ class MessageRing(Mapped):
                 (int64, (1,)),
                 (int64, (messages * HEADER,)),
                 (float64, (capacity * self.numbers_per_episode,)),
-                (float64, (messages * NUMBERS_PER_RETURNS * returns,)),
+                (float64, (messages * RETURNS_NUMBERS * returns,)),
                 *((dtype, (capacity,)) for dtype in row_dtypes(self._columns)),
                 *more,
             ]
@@ -164,11 +162,11 @@ class MessageWriter:
         for number, episode in enumerate(message.episodes, self._episodes):
             base = ring.numbers_per_episode * (number % ring.capacity)
             for index, value in enumerate(
-                episode.numbers(ring.numbers_per_episode - NUMBERS_PER_EPISODE), base
+                episode.numbers(ring.numbers_per_episode - EPISODE_NUMBERS), base
             ):
                 ring.episodes[index] = value
         if returns := ring.returns:
-            base = NUMBERS_PER_RETURNS * (self._messages % ring.messages)
+            base = RETURNS_NUMBERS * (self._messages % ring.messages)
             returns[base] = 0  # clears the count of an earlier message
             for m in message.returns:
                 returns[base], returns[base + 1], returns[base + 2] = m.count, m.mean, m.squares
@@ -259,7 +257,7 @@ class MessageReader:
         )
 
     def _read_returns(self, number: int) -> tuple[Moments, ...]:
-        numbers, offset = self._ring.returns, NUMBERS_PER_RETURNS * (number % self._ring.messages)
+        numbers, offset = self._ring.returns, RETURNS_NUMBERS * (number % self._ring.messages)
         if not numbers or not numbers[offset]:
             return ()
         return (Moments(int(numbers[offset]), numbers[offset + 1], numbers[offset + 2]),)

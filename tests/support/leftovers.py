@@ -83,9 +83,10 @@ def open_files() -> dict[str, str]:
 
 
 def named_segments() -> set[Path]:
-    """Returns the shared memory segments and semaphores of this machine that Python's
-    multiprocessing has named; other names belong to torch, joblib, Ray or PostgreSQL."""
-    return {path for name in ("psm_*", "sem.mp-*") for path in Path("/dev/shm").glob(name)}
+    """Returns the named shared memory segments and semaphores of this machine, except those of
+    programs that other tests start at the same time."""
+    foreign = ("PostgreSQL.", "joblib", "sem.loky", "plasma", "ray")
+    return {path for path in Path("/dev/shm").iterdir() if not path.name.startswith(foreign)}
 
 
 def segments() -> int:
