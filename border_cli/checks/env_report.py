@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import closing
@@ -147,6 +148,8 @@ def _fitting(spec: EnvSpec) -> Iterator[str]:
                 AGENTS.build(entry.config_type(), spec=spec, device="cpu", seed=0)
         except (ConfigError, MemoryError):
             continue
+        finally:
+            gc.collect()  # the agent has reference cycles and, for large images, gigabytes
         yield from (entry.name, *entry.presets)
 
 

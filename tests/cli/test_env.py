@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import untried
 from unruly import Answer, Calm
 
 from border_cli.cli.env import main
+from border_cli.registry import AGENTS
 from tests.support.case_sampling import sampled
 from tests.support.commands import train_status
 
@@ -56,6 +58,22 @@ def test_a_good_environment_with_the_command_that_trains_it(capsys: Capture, fol
     ):
         assert line in said
     assert list(folder.iterdir()) == []
+
+
+def test_the_memory_of_an_agent_is_freed_before_the_next_is_built(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build, built = AGENTS.build, list[weakref.ref[object]]()
+
+    def build_alone(*settings: Any, **runtime: Any) -> object:
+        assert not any(agent() for agent in built)
+        agent = build(*settings, **runtime)
+        built.append(weakref.ref(agent))
+        return agent
+
+    monkeypatch.setattr(AGENTS, "build", build_alone)
+    shown(capsys, "CartPole-v1")
+    assert len(built) > 5
 
 
 def test_the_suggested_command_trains(capsys: Capture) -> None:
