@@ -25,7 +25,8 @@ import sys
 
 from border_cli.cli.{name} import command
 
-sys.exit(command())
+if __name__ == "__main__":  # child processes import this file, too
+    sys.exit(command())
 """
 KEPT = ("numpy", "gymnasium", "torch")  # first tried with the versions that are installed
 NEWEST = re.compile(r"^\S+ \((\S+)\)", re.MULTILINE)  # in the output of pip index versions
