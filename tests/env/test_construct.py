@@ -125,6 +125,11 @@ class Needy(gymnasium.Env):
         self.size = size
 
 
+def test_a_gymnasium_that_is_too_old_is_refused(monkeypatch):
+    monkeypatch.setattr(gymnasium, "__version__", "0.29.1")
+    expect_error(r"^border_cli needs gymnasium>=1\.0, but version 0\.29\.1 is installed")
+
+
 def test_a_module_that_is_not_there_is_refused():
     module = "gymnasium.envs_of_nobody"
     error = expect_error(
