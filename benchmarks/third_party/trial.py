@@ -224,6 +224,7 @@ class Trial:
         for kind in ("reused", "again", "fresh", "beside") if evaluated else ():
             scores = self._loop("reused" if kind == "again" else kind)
             if scores is None:
+                self.result["scores"] = ""
                 break
             loops[kind] = scores
             self.result["scores"] = compare_scores(evaluated, loops)
