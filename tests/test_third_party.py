@@ -22,6 +22,7 @@ from benchmarks.third_party.packages import (
 from benchmarks.third_party.report import PAGE, code, escape, page, row_of
 from benchmarks.third_party.verdict import (
     BEST,
+    EQUAL,
     FAILS,
     NO_ENV,
     NO_IMPORT,
@@ -30,6 +31,7 @@ from benchmarks.third_party.verdict import (
     REFUSED,
     TIME_LIMIT,
     TRAINS,
+    UNSEEDED,
     choose_agent,
     compare_scores,
     extra_settings,
@@ -162,6 +164,12 @@ SCORES, OTHERS = [[1.0, 10], [2.0, 20]], [[1.0, 10], [2.5, 20]]
 )
 def test_scores_are_equal_only_to_the_bit(loops: dict[str, Any], verdict: str) -> None:
     assert compare_scores(SCORES, loops) == verdict
+
+
+def test_scores_may_differ_where_check_env_finds_that_seeds_are_not_followed() -> None:
+    check = "AssertionError: Deterministic step observations are not equivalent for the same seed"
+    assert compare_scores(SCORES, {"reused": OTHERS}, check) == UNSEEDED
+    assert compare_scores(SCORES, {"reused": SCORES}, check) == EQUAL
 
 
 def test_an_environment_that_fails_by_itself_is_no_suspicion() -> None:

@@ -15,10 +15,12 @@ from benchmarks.third_party.packages import ROOT, Package, Result
 from benchmarks.third_party.sandbox import KEPT, Sandbox, installed_version
 from benchmarks.third_party.verdict import (
     BEST,
+    DIFFER,
     FAILS,
     REFUSED,
     TIME_LIMIT,
     TRAINS,
+    UNSEEDED,
     Score,
     choose_agent,
     compare_scores,
@@ -221,14 +223,15 @@ class Trial:
     def _compare(self, evaluated: list[Score]) -> None:
         """Compares with plain loops; other kinds of loops are tried until one is equal."""
         loops: dict[str, list[Score]] = {}
+        check = self._steps["check_env"]["last_line"]
         for kind in ("reused", "again", "fresh", "beside") if evaluated else ():
             scores = self._loop("reused" if kind == "again" else kind)
             if scores is None:
                 self.result["scores"] = ""
                 break
             loops[kind] = scores
-            self.result["scores"] = compare_scores(evaluated, loops)
-            if self.result["scores"] != "differ":
+            self.result["scores"] = compare_scores(evaluated, loops, check)
+            if self.result["scores"] not in (DIFFER, UNSEEDED):
                 break
         if "loop" in self._steps:
             self._steps["loop"]["scores"] = loops

@@ -26,6 +26,8 @@ OUTCOMES = {  # with what the report counts
     FAILS: "training failed",
 }
 EQUAL, DIFFER = "equal", "differ"
+UNSEEDED = "the environment does not repeat with one seed"
+NOT_DETERMINISTIC = "AssertionError: Deterministic"  # begins messages of check_env
 OTHER_LOOPS = {
     "fresh": "a new environment for each episode",
     "beside": "episodes side by side",
@@ -203,19 +205,21 @@ STEPS = {
 }
 
 
-def compare_scores(evaluated: Sequence[Score], loops: Mapping[str, Sequence[Score]]) -> str:
+def compare_scores(
+    evaluated: Sequence[Score], loops: Mapping[str, Sequence[Score]], check: str = ""
+) -> str:
     """Returns whether a plain loop has the scores of border-eval, and if not, which kind of loop
-    has, if any."""
+    has, if any. `check` is the verdict of check_env."""
     if not loops:
         return ""
     if loops["reused"] == evaluated:
         return EQUAL
     if "again" in loops and loops["again"] != loops["reused"]:
-        return "the environment does not repeat with one seed"
+        return UNSEEDED
     for kind, description in OTHER_LOOPS.items():
         if loops.get(kind) == evaluated:
             return f"equal with {description}"
-    return DIFFER
+    return UNSEEDED if check.startswith(NOT_DETERMINISTIC) else DIFFER
 
 
 def suspicions(result: Result) -> list[str]:
