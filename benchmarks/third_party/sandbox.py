@@ -10,7 +10,7 @@ import sysconfig
 import tempfile
 import time
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, distributions, version
+from importlib.metadata import PackageNotFoundError, distributions, requires, version
 from pathlib import Path
 
 from benchmarks.third_party.commands import Commands, Ended, end_processes_of
@@ -100,7 +100,7 @@ class Sandbox:
 
     def install(self, requirements: Sequence[str]) -> Ended:
         """Installs requirements, if possible beside the installed numpy and Gymnasium, otherwise
-        with others; torch stays as it is."""
+        with others that border_cli allows; torch stays as it is."""
         ended = self._install(requirements, KEPT)
         if ended.status and CONFLICT.search(ended.output):
             again = self._install(requirements, KEPT[2:])
@@ -109,8 +109,9 @@ class Sandbox:
 
     def _install(self, requirements: Sequence[str], kept: Sequence[str]) -> Ended:
         constraints = self.folder / "constraints.txt"
-        lines = [f"{name}=={installed_version(name)}\n" for name in kept]
-        constraints.write_text("".join(lines))
+        needed = [line for line in requires("border-cli") or () if "extra ==" not in line]
+        lines = [*needed, *(f"{name}=={installed_version(name)}" for name in kept)]
+        constraints.write_text("".join(f"{line}\n" for line in lines))
         options = ("--quiet", "--prefer-binary", "--constraint", str(constraints))
         return self._pip("install", *options, *requirements)
 
