@@ -67,13 +67,14 @@ class NotBegun(ConfigError):
 
 
 class MissingPackage(ConfigError):
-    """A chosen component needs a package that is not installed.
+    """A chosen component needs packages, separated by spaces, that are not installed.
 
     `pip install "border-cli[ray]"` works even if the installed border-cli is on no package index.
     """
 
     def __init__(self, what: str, package: str, then: str = "") -> None:
-        quoted = f'"{package}"' if "[" in package else package
+        parts = package.split()
+        quoted = " ".join(f'"{part}"' if {*part} & {*"[<"} else part for part in parts)
         super().__init__(
             f"{what} needs a package that is not installed: pip install {quoted}{then}"
         )

@@ -115,6 +115,11 @@ ENDED = [  # result, outcome, reason
         "needs a display: pygame.error: No available video device",
     ),
     (result(install=step("fails", "No wheel")), NO_INSTALL, "No wheel"),
+    (
+        result(install=step("fails", "ResolutionImpossible: for help visit")),
+        NO_INSTALL,
+        "its requirements and border_cli's have no version in common",
+    ),
     (result(install=step(TIME_LIMIT)), TIME_LIMIT, "time limit during: installation"),
     (result(install=PASSED, train=step(TIME_LIMIT)), TIME_LIMIT, "time limit during: border-train"),
     (

@@ -147,6 +147,8 @@ def reason_of(result: Result) -> str:
     if outcome == NO_INSTALL and not result["version"]:
         return f"the package index has none for Python {result['python']}"
     message = _message(result, outcome)
+    if message.startswith("ResolutionImpossible"):
+        return "its requirements and border_cli's have no version in common"
     if outcome in (REFUSED, FAILS) and not works_without_us(result):
         return f"fails without border_cli, too: {result['spaces']['random_steps']}"
     if "required positional argument" in message or "required keyword" in message:

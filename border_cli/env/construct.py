@@ -31,13 +31,13 @@ from border_cli.words import unknown
 
 Wrapper: TypeAlias = gym.Wrapper[Any, Any, Any, Any]
 
-PACKAGES = {  # module -> name of the package for pip
+PACKAGES = {  # module -> packages for pip
     "ale_py": "border-cli[atari]",
     "minatar": "border-cli[minatar]",
     "cv2": "opencv-python",
     "envpool": "border-cli[envpool]",
     "gymnasium_robotics": "border-cli[robotics]",
-    "shimmy": "shimmy[dm-control]",
+    "shimmy": "shimmy[dm-control] mujoco<4",
 }
 # Patterns of ids -> module that registers them on import
 REGISTERED_BY = {

@@ -138,6 +138,11 @@ def test_a_module_that_is_not_there_is_refused():
     assert not isinstance(error, MissingPackage)
 
 
+def test_all_packages_that_an_environment_needs_are_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "shimmy", None)
+    expect_error(r'pip install "shimmy\[dm-control\]" "mujoco<4"$', id="shimmy:dm_control/x-v0")
+
+
 def test_a_module_that_lacks_a_package_names_the_package(tmp_path, monkeypatch):
     (tmp_path / "envs_that_lack.py").write_text("import no_such_package_of_ours.part")
     monkeypatch.syspath_prepend(tmp_path)
