@@ -26,7 +26,7 @@ from border_cli.core.spaces import ACTION_MASK
 
 def main() -> None:
     run_dir, recipe, out = Path(sys.argv[1]), json.loads(sys.argv[2]), Path(sys.argv[3])
-    policy = load_policy(run_dir)
+    policy = load_policy(run_dir, trust=True)
     masked = json.loads((run_dir / "env.json").read_text(encoding="utf-8"))["masked"]
     first = derived_seed(recipe["seed"], Branch.EVALUATION)
     seeds = [derived_seed(first, i, 0) for i in range(recipe["episodes"])]

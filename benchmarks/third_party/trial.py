@@ -205,7 +205,7 @@ class Trial:
 
     def _evaluate(self) -> list[Score]:
         """Returns the scores of border-eval; [] if it fails."""
-        typed = ["run", f"episodes={EPISODES}", f"seed={SEED}", "--json"]
+        typed = ["run", f"episodes={EPISODES}", f"seed={SEED}", "trust=true", "--json"]
         ended = self._sandbox.run("border-eval", *typed)
         if not self._note("eval", ended):
             return []

@@ -67,10 +67,10 @@ _constructing = threading.RLock()
 @contextmanager
 def construction(config: GymConfig) -> Iterator[None]:
     """Holds the lock under which every environment is constructed, one at a time."""
-    if gym.__version__.startswith("0."):
+    if tuple(map(int, gym.__version__.split(".")[:2])) < (1, 1):
         raise ConfigError(
-            f"border_cli needs gymnasium>=1.0, but version {gym.__version__} is installed, perhaps "
-            "by a package that allows no newer one: pip install 'gymnasium>=1.0', and pip check"
+            f"border_cli needs gymnasium>=1.1, but version {gym.__version__} is installed, perhaps "
+            "by a package that allows no newer one: pip install 'gymnasium>=1.1', and pip check"
         )
     with _constructing, _without_noise(), missing_packages(f"env.id={config.id}"):
         yield

@@ -125,9 +125,10 @@ class Needy(gymnasium.Env):
         self.size = size
 
 
-def test_a_gymnasium_that_is_too_old_is_refused(monkeypatch):
-    monkeypatch.setattr(gymnasium, "__version__", "0.29.1")
-    expect_error(r"^border_cli needs gymnasium>=1\.0, but version 0\.29\.1 is installed")
+@pytest.mark.parametrize("version", ["0.29.1", "1.0.0"])
+def test_a_gymnasium_that_is_too_old_is_refused(monkeypatch, version):
+    monkeypatch.setattr(gymnasium, "__version__", version)
+    expect_error(rf"^border_cli needs gymnasium>=1\.1, but version {version} is installed")
 
 
 def test_a_module_that_is_not_there_is_refused():
