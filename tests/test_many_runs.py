@@ -18,7 +18,7 @@ from tests.support import leftovers
 from tests.support.case_sampling import ALL
 from tests.support.commands import QUICK
 
-KILLS, UPDATES = (200, 30_000) if ALL else (80, 12_000)
+KILLS, UPDATES = (200, 30_000) if ALL else (30, 12_000)
 KILLS_IN_LOCKSTEP = 50 if ALL else 20
 
 pytestmark = pytest.mark.usefixtures("folder")

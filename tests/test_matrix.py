@@ -76,7 +76,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize(
-    ("agent", "kind", "buffer", "steps", "way"), sampled(thinned(CELLS, 2), every=8)
+    ("agent", "kind", "buffer", "steps", "way"), sampled(thinned(CELLS, 4), every=4)
 )
 def test_every_agent_makes_100_updates_with_all_that_it_takes(
     agent: str, kind: str, buffer: str, steps: int, way: str, recorded: Path

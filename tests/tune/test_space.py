@@ -18,7 +18,7 @@ from border_cli.config.sweep import jobs_of, sweep_terms
 from border_cli.errors import ConfigError
 from border_cli.settings.base import flat
 from border_cli.tune.space import Space, check_space, read_space
-from tests.support.case_sampling import ALL
+from tests.support.case_sampling import ALL, thinned
 from tests.support.shipped_configs import CONF
 
 optuna = pytest.importorskip("optuna")
@@ -297,7 +297,8 @@ def ends_together(search_space: Space) -> list[dict[str, Any]]:
 def test_whatever_is_drawn_from_a_shipped_space_composes(agent: str, tmp_path: Path) -> None:
     composer, search_space, fixed = Composer(), read(tmp_path, agent), fixed_of(agent)
     assert 6 <= len(search_space.hyperparameters) <= 12
-    drawn = [*ends_together(search_space), *draw_params(search_space, 20 if ALL else 1)]
+    ends, count = ends_together(search_space), 20 if ALL else 1
+    drawn = [*thinned(ends, max(1, len(ends) - 1)), *draw_params(search_space, count)]
     batch = [[*fixed, *search_space.overrides(params)] for params in drawn]
     assert len(jobs_of(composer, batch, sweep_terms(composer, fixed))) == len(drawn)
 
