@@ -107,6 +107,7 @@ class Killer(Callback):
 @pytest.mark.long
 @pytest.mark.stress
 def test_kills_of_actors_lose_no_count_no_memory_and_not_the_task() -> None:
+    gc.collect()  # garbage of earlier tests
     mapped, named = leftovers.segments(), leftovers.named_segments()
     config = compose(
         *("agent=dqn", "env=cartpole", "actor_manager=process", "recorder=[jsonl]"),
@@ -137,6 +138,7 @@ def test_kills_of_actors_lose_no_count_no_memory_and_not_the_task() -> None:
 @pytest.mark.stress
 @pytest.mark.parametrize("agent", ["dqn", "ppo"])
 def test_kills_of_actors_in_lockstep_lose_nothing(agent: str) -> None:
+    gc.collect()  # garbage of earlier tests
     mapped, named = leftovers.segments(), leftovers.named_segments()
     config = compose(
         *(f"agent={agent}", "env=cartpole", "trainer=sync", "actor_manager=process"),
