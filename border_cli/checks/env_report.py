@@ -150,7 +150,9 @@ def _fitting(spec: EnvSpec) -> Iterator[str]:
             continue
         finally:
             gc.collect()  # the agent has reference cycles and, for large images, gigabytes
+            gc.freeze()  # what is left, so that the next collection is short
         yield from (entry.name, *entry.presets)
+    gc.unfreeze()
 
 
 def _encodings(spec: EnvSpec) -> Iterator[tuple[str, str]]:
