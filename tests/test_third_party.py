@@ -262,3 +262,4 @@ def test_results_hold_no_paths_of_the_machine() -> None:
     )
     assert hide_paths(said) == '"File …/site-packages/torch/a.py, ran …, (index)"'
     assert hide_paths("3/4 of a/tmp/b") == "3/4 of a/tmp/b"
+    assert hide_paths(r"a\n/tmp/b/site-packages/c") == r"a\n…/site-packages/c"

@@ -334,7 +334,7 @@ ON_POLICY_PEERS: list[Row] = [
 
 DOOR_KEY = "env.id=minigrid:MiniGrid-DoorKey-5x5-v0"
 SWING_UP = ("env.id=shimmy:dm_control/cartpole-swingup-v0", "env.wrappers=[FlattenObservation]")
-# Environments of other packages: pip install minigrid "shimmy[dm-control]"
+# Environments of other packages: pip install minigrid "shimmy[dm-control]" "mujoco<4"
 OTHER_PACKAGES: list[Row] = [
     on_policy("minigrid", 100_000, DOOR_KEY, seeds=3, score_range=(0, 1), published="0.97"),
     replace(

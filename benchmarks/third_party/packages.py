@@ -14,10 +14,11 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 PACKAGES = Path(__file__).with_name("packages.csv")
 RESULTS = ROOT / "benchmarks" / "results" / "third_party"
+START = r"(?:(?<![\w.])|(?<=\\[nt]))/"  # of a path in JSON, where line breaks are escaped
 PATHS = {  # regular expression -> what is shown instead
     r"file://[^\s\"\\]+": "(index)",
-    r"(?<![\w.])/(?:[\w.+-]+/)+(?=site-packages/|border_cli/|benchmarks/|python3\.\d+/)": "…/",
-    r"(?<![\w.])/(?:tmp|root|home|work|opt)/[^\s\"':,)\\]*": "…",
+    rf"{START}(?:[\w.+-]+/)+(?=site-packages/|border_cli/|benchmarks/|python3\.\d+/)": "…/",
+    rf"{START}(?:tmp|root|home|work|opt)/[^\s\"':,)\\]*": "…",
 }
 
 Result = Mapping[str, Any]

@@ -192,6 +192,9 @@ def _notes(result: Result) -> list[str]:
         notes.append(f"registering.py is a module of your own: {result['found']['function']}()")
     if result["scores"] not in ("", EQUAL):
         notes.append(str(result["scores"]))
+    late = [STEPS[name] for name, step in result["steps"].items() if step["outcome"] == TIME_LIMIT]
+    if late:
+        notes.append(f"scores not compared: time limit during: {late[0]}")
     return notes
 
 
