@@ -36,7 +36,7 @@ from border_cli.nn.encoding import encoded_size
 from border_cli.nn.parameter_limit import parameters_within
 from border_cli.registry import AGENTS, ENVS
 from border_cli.settings.run import EnvConfig
-from border_cli.system.machine import free_memory
+from border_cli.system.machine import failed_allocation, free_memory
 
 PLAYED_S = 1.0  # seconds of random actions
 
@@ -146,7 +146,11 @@ def _fitting(spec: EnvSpec) -> Iterator[str]:
         try:
             with parameters_within(int(USABLE * free_memory())):
                 AGENTS.build(entry.config_type(), spec=spec, device="cpu", seed=0)
-        except (ConfigError, MemoryError):
+        except ConfigError:
+            continue
+        except (MemoryError, RuntimeError) as error:
+            if failed_allocation(error) is None:
+                raise
             continue
         finally:
             gc.collect()  # the agent has reference cycles and, for large images, gigabytes

@@ -222,3 +222,23 @@ def test_a_dry_run_shows_the_environment_too(capsys: Capture) -> None:
     said = re.sub(" +", " ", capsys.readouterr().out)
     assert "check_env " in said
     assert "same seed, same reset yes" in said
+
+
+@pytest.mark.parametrize("reason", ["can't allocate memory", "shapes do not match"])
+def test_only_a_failed_allocation_leaves_an_agent_out(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch, reason: str
+) -> None:
+    """torch raises RuntimeError for both."""
+    build = AGENTS.build
+
+    def build_or_fail(config: object, **runtime: Any) -> object:
+        if isinstance(config, IqnConfig):
+            raise RuntimeError(f"DefaultCPUAllocator: {reason}")
+        return build(config, **runtime)
+
+    monkeypatch.setattr(AGENTS, "build", build_or_fail)
+    if "allocate" in reason:
+        assert "iql, ppo, " in shown(capsys, "CartPole-v1")  # without iqn between them
+    else:
+        with pytest.raises(RuntimeError, match=reason):
+            main(["CartPole-v1"])
