@@ -445,8 +445,9 @@ def main() -> None:
                 p_values = compare_first_episodes(env_id)
             totals.update(counts)
             emit("check", env_id, {**counts, "ks_p": p_values})
-    differences = sum(totals[name] for name in COUNTS[-4:])
-    emit("check", "all", {**totals, "differences": differences})
+    if arguments.families:
+        differences = sum(totals[name] for name in COUNTS[-4:])
+        emit("check", "all", {**totals, "differences": differences})
     contenders: dict[str, Callable[[int], Reading]] = {}
     for agent in arguments.agents:
         for trainer, chosen in TRAINERS.items():

@@ -1,10 +1,12 @@
 """Runs benchmarks and stores their rows for docs/inside/benchmarks.md.
 
     python -m benchmarks.figures NAME …     NAME: a part of the page, such as matched
+    python -m benchmarks.figures            writes the stored figures into the tables of the page
 
 Writes benchmarks/results/figures/NAME.json: the commands, the date, the commit, the machine with
-the versions of the libraries, and the rows by command. `docs/claims.yaml` lists the values that the
-pages show, and `tests/test_claims.py` fails until they show them.
+the versions of the libraries, and the rows by command; then the tables of the page.
+`docs/claims.yaml` lists the values that the pages show. Figures and dates in sentences are changed
+by hand; `tests/test_claims.py` fails until they are those of the files.
 """
 
 from __future__ import annotations
@@ -19,10 +21,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import yaml
+
+from benchmarks.claims import fill
 from benchmarks.results.cells import commit
 from benchmarks.table import say
 
-FOLDER = Path(__file__).parent / "results" / "figures"
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / "benchmarks" / "results" / "figures"
 GYM_FAMILIES = "'classic control' 'toy text' box2d 'mujoco v4' 'mujoco v5' minigrid"
 COMMANDS = {  # file -> label -> command
     "learner": {
@@ -49,6 +55,7 @@ COMMANDS = {  # file -> label -> command
     "atari": {"atari": "atari"},
     "frames": {"frames": "frames"},
     "envpool": {
+        "runs": "envpool --families",
         "gymnasium": f"envpool --agents --families {GYM_FAMILIES}",
         "dm_control": "envpool --agents --families dm_control 'dm_control free'",
         "babyai": "envpool --agents --families babyai",
@@ -98,11 +105,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "names", nargs="+", choices=COMMANDS, metavar="NAME", help=" ".join(COMMANDS)
-    )
-    for name in parser.parse_args().names:
+    parser.add_argument("names", nargs="*", metavar="NAME", help=" ".join(COMMANDS))
+    names = parser.parse_args().names
+    unknown = set(names) - COMMANDS.keys()
+    if unknown:
+        parser.error(f"no part of the page: {', '.join(sorted(unknown))}")
+    for name in names:
         write(name, measure(COMMANDS[name]))
+    proofs = yaml.safe_load((ROOT / "docs" / "claims.yaml").read_text(encoding="utf-8"))
+    page = ROOT / "docs" / "inside" / "benchmarks.md"
+    page.write_text(fill(page.read_text(encoding="utf-8"), proofs, ROOT), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from benchmarks.claims import Paragraph, Proof, fill, paragraphs, problems, shows
 from benchmarks.figures import COMMANDS, measure
-from tests.support.claims import Paragraph, Proof, paragraphs, problems, shows
 
 ROOT = Path(__file__).parents[1]
 PAGES = ("README.md", "docs/inside/results.md", "docs/inside/benchmarks.md")
@@ -28,16 +28,23 @@ def test_the_comparison_is_checked_by_its_own_test() -> None:
     assert not COMPARISON.exists() or (ROOT / "tests" / "test_comparison.py").is_file()
 
 
-def test_every_part_of_the_benchmarks_names_date_and_processor_of_its_figures() -> None:
+def parts_of_the_benchmarks() -> dict[str, str]:
+    """Returns the text of each part of the page by its name, and of the page before them by ''."""
     page = (ROOT / "docs" / "inside" / "benchmarks.md").read_text(encoding="utf-8")
+    head, *parts = re.split(r"^## (?=`)", page, flags=re.MULTILINE)
+    return {"": head} | {part.split("`")[1]: " ".join(part.split()) for part in parts}
+
+
+def test_the_benchmarks_name_date_and_processor_of_their_figures() -> None:
+    head, *parts = parts_of_the_benchmarks().items()
     wrong = []
-    for part in re.split(r"^## ", page, flags=re.MULTILINE):
-        for name in re.findall(r"figures/(\w+)\.json\)", part):
-            figures = json.loads((FIGURES / f"{name}.json").read_text(encoding="utf-8"))
-            context = [figures["date"], figures["machine"]["cpu"] or ""]
-            wrong += [f"{name}: {fact}" for fact in context if fact not in " ".join(part.split())]
-            if not figures.get("commit") and "from" not in figures:
-                wrong.append(f"{name}: neither a commit nor where the figures are from")
+    for name, part in parts:
+        figures = json.loads((FIGURES / f"{name}.json").read_text(encoding="utf-8"))
+        for fact in (figures["date"], figures["machine"]["cpu"]):
+            if fact not in part and fact not in head[1]:
+                wrong.append(f"{name}: {fact}")
+        if not figures["commit"] and "from" not in figures:
+            wrong.append(f"{name}: neither a commit nor where the figures are from")
     assert wrong == []
 
 
@@ -50,8 +57,7 @@ def test_figures_have_date_machine_and_versions_and_the_rows_by_label() -> None:
 
 
 def test_the_figures_of_the_benchmarks_can_be_measured_again() -> None:
-    page = (ROOT / "docs" / "inside" / "benchmarks.md").read_text(encoding="utf-8")
-    assert {*re.findall(r"figures/(\w+)\.json\)", page)} == COMMANDS.keys()
+    assert parts_of_the_benchmarks().keys() - {""} == COMMANDS.keys()
 
 
 @pytest.fixture
@@ -179,6 +185,21 @@ def test_a_wrong_proof_is_found(
     page: str, proof: dict[str, dict[str, object]], problem: str, root: Path
 ) -> None:
     assert any(problem in found for found in problems({"p.md": page}, proof, root))
+
+
+def test_new_values_replace_the_figures_of_a_table(root: Path) -> None:
+    page = (
+        "9 of 9 <!-- claim: x -->\n\n<!-- claim: x -->\n| a | 5 | `b 5` |\n|-|-|-|\n"
+        "| 1 | 0.00 (0–1.0) | 9 |\n| `2` 3 | `4` | 0.0 s |\n"
+    )
+    filled = fill(page, TABLE, root)
+    assert filled.startswith("9 of 9 <!-- claim: x -->\n\n<!-- claim: x -->\n| a | 5 | `b 5` |\n")
+    assert filled.endswith("| 1 | 2.71 (3–2.8) | 104 |\n| `2` 3 | `4` | 7.0 s |\n")
+
+
+def test_a_table_with_another_number_of_figures_is_not_filled(root: Path) -> None:
+    with pytest.raises(ValueError, match="zip"):
+        fill("<!-- claim: x -->\n| a | b |\n|-|-|\n| 1 | 3 |\n", TABLE, root)
 
 
 @pytest.mark.parametrize(

@@ -117,6 +117,36 @@ def problems(pages: Mapping[str, str], proofs: Mapping[str, Proof], root: Path) 
     return found + [f"{id_}: {p}" for id_, proof in proofs.items() for p in _absent(proof, root)]
 
 
+def fill(page: str, proofs: Mapping[str, Proof], root: Path) -> str:
+    """Returns the page with the values of the files in its tables, each with as many decimals as
+    the figure that it replaces. Text between tables is left as it is."""
+    lines = page.splitlines()
+    for paragraph in paragraphs(page):
+        named = [proofs[id_] for id_ in paragraph.ids]
+        if not paragraph.rows or not named or any("file" not in proof for proof in named):
+            continue
+        values = [value for proof in named for value in values_of(proof, root)]
+        body = [
+            (number, line)
+            for number, line in enumerate(paragraph.visible.splitlines(), paragraph.line - 1)
+            if line.startswith("|")
+        ][2:]
+        places = [
+            (number, *match.span())
+            for number, line in body
+            for match in FIGURE.finditer(line, line.index("|", 1))
+        ]
+        for (number, start, end), value in reversed([*zip(places, values, strict=True)]):
+            line = lines[number]
+            lines[number] = f"{line[:start]}{_as_shown(line[start:end], value)}{line[end:]}"
+    return "\n".join(lines) + "\n"
+
+
+def _as_shown(figure: str, value: float) -> str:
+    """Returns a value with the decimals of a figure."""
+    return f"{value:,.{len(figure.partition('.')[2])}f}"
+
+
 def _absent(proof: Proof, root: Path) -> Iterator[str]:
     """Yields what is missing of a proof."""
     if not {"test", "file"} & proof.keys() or not proof.keys() <= KEYS:
