@@ -15,6 +15,7 @@ import pytest
 import untried
 from unruly import Answer, Calm
 
+from border_cli.agent.value_config import IqnConfig
 from border_cli.cli.env import main
 from border_cli.registry import AGENTS
 from tests.support.case_sampling import sampled
