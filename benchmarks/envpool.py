@@ -16,7 +16,8 @@ or flags differ; the row `all` adds them up. `ks_p` are p-values (Kolmogorov-Smi
 and lengths of first episodes, and the least one of all parts of first observations times their
 number, against Gymnasium's own.
 
-`run`: env steps/s of `border-train` with one actor of 16 environments, from its first update on.
+`run`: env steps/s of `border-train` with one actor of 16 environments, or two processes of 8 each,
+from its first update on.
 """
 
 from __future__ import annotations
@@ -112,20 +113,26 @@ RUNS = {
     "dqn": ["agent=dqn", "env=cartpole", "agent.batch_size=64"],
     "sac": ["agent=sac", "env=gym", "env.id=HalfCheetah-v5", "agent.hidden=[64, 64]"],
 }
-STEPPED = {
-    "sync": ["env.vectorization=sync"],
-    "auto": ["env.vectorization=auto", "env.exact_resume=false"],
+TRAINERS = {
+    "async": ["trainer=async", "actor_manager=thread"],
+    "lockstep": ["trainer=sync", "actor_manager=serial"],
+}
+ONE_ACTOR = ["actor_manager.num_actors=1", f"env.num_envs={ENVS}"]
+STEPPED = {  # later settings replace those of the trainer
+    "sync": [*ONE_ACTOR, "env.vectorization=sync"],
+    "auto": [*ONE_ACTOR, "env.vectorization=auto", "env.exact_resume=false"],
+    "two processes": [
+        "actor_manager=process", "actor_manager.num_actors=2", f"env.num_envs={ENVS // 2}",
+        "env.vectorization=sync",
+    ],
     **{
         f"envpool {threads}": [
-            "env.vectorization=envpool", "env.exact_resume=false", f"env.num_threads={threads}",
+            *ONE_ACTOR, "env.vectorization=envpool", "env.exact_resume=false",
+            f"env.num_threads={threads}",
         ]
         for threads in (1, 2)
     },
 }  # fmt: skip
-TRAINERS = {
-    "async": ["trainer=async", "actor_manager=thread", "actor_manager.num_actors=1"],
-    "lockstep": ["trainer=sync", "actor_manager.num_actors=1"],
-}
 
 
 class Row(NamedTuple):
@@ -386,7 +393,7 @@ def run(seed: int, settings: list[str], seconds: float) -> Reading:
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         config = compose(
-            *settings, f"env.num_envs={ENVS}", f"seed={seed}", f"run_dir={Path(folder) / 'run'}",
+            *settings, f"seed={seed}", f"run_dir={Path(folder) / 'run'}",
             "trainer.samples_per_opt_step=16", "trainer.warmup_period=1000",
             "evaluator.num_episodes=1",
             "trainer.stop_at_score=null", "trainer.max_opt_steps=10000000",

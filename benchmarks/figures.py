@@ -55,11 +55,11 @@ COMMANDS = {  # file -> label -> command
     "atari": {"atari": "atari"},
     "frames": {"frames": "frames"},
     "envpool": {
-        "runs": "envpool --families",
         "gymnasium": f"envpool --agents --families {GYM_FAMILIES}",
         "dm_control": "envpool --agents --families dm_control 'dm_control free'",
         "babyai": "envpool --agents --families babyai",
     },
+    "envpool_runs": {"runs": "envpool --families"},
     "gpu": {"gpu": "gpu"},
     "exported": {"exported": "exported"},
     "halving": {"halving": "halving --studies 240"},
