@@ -32,6 +32,7 @@ from benchmarks.bare import (
 )
 from benchmarks.playing import EPSILON_FINAL, EPSILON_STEPS
 from benchmarks.table import Reading, learning
+from benchmarks.zoo_settings import DQN_CARTPOLE
 
 ENV_ID = "CartPole-v1"
 MAX_STEPS = 500
@@ -189,23 +190,7 @@ def first_update(seed: int, warm_up: int) -> Reading:
 
 
 def _zoo_dqn(seed: int) -> BaseAlgorithm:
-    return DQN(
-        "MlpPolicy",
-        ENV_ID,
-        learning_rate=2.3e-3,
-        batch_size=64,
-        buffer_size=100_000,
-        learning_starts=1_000,
-        gamma=0.99,
-        target_update_interval=10,
-        train_freq=256,
-        gradient_steps=128,
-        exploration_fraction=0.16,
-        exploration_final_eps=0.04,
-        policy_kwargs={"net_arch": [256, 256]},
-        seed=seed,
-        device="cpu",
-    )
+    return DQN("MlpPolicy", ENV_ID, seed=seed, device="cpu", **DQN_CARTPOLE)
 
 
 def _zoo_ppo(

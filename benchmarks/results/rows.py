@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from benchmarks.results.kinds import Bar, Peer, Recording, Row, Run
+from benchmarks.zoo_settings import DQN_CARTPOLE
 
 OFFLINE_UPDATES = 10_000
 EPISODES = 200  # episodes of every data set
@@ -175,21 +176,7 @@ GOALS: list[Row] = [  # pip install ".[robotics]"
 PEERS: list[Row] = [
     Peer(name="dqn_minatar_breakout_sb3", seeds=2, of="dqn_minatar_breakout", algorithm="dqn"),
     Peer(name="dqn_minatar_freeway_sb3", seeds=2, of="dqn_minatar_freeway", algorithm="dqn"),
-    peer(
-        "dqn_cartpole",
-        "dqn",
-        learning_rate=2.3e-3,
-        batch_size=64,
-        buffer_size=100_000,
-        learning_starts=1_000,
-        gamma=0.99,
-        target_update_interval=10,
-        train_freq=256,
-        gradient_steps=128,
-        exploration_fraction=0.16,
-        exploration_final_eps=0.04,
-        policy_kwargs={"net_arch": [256, 256]},
-    ),
+    peer("dqn_cartpole", "dqn", **DQN_CARTPOLE),
     peer(
         "dqn_mountaincar",
         "dqn",

@@ -36,7 +36,7 @@ from border_cli.nn.encoding import encoded_size
 from border_cli.nn.parameter_limit import parameters_within
 from border_cli.registry import AGENTS, ENVS
 from border_cli.settings.run import EnvConfig
-from border_cli.system.machine import failed_allocation, free_memory
+from border_cli.system.machine import free_memory, memory_for
 
 PLAYED_S = 1.0  # seconds of random actions
 
@@ -144,13 +144,10 @@ def _fitting(spec: EnvSpec) -> Iterator[str]:
         if entry.config_type is RandomConfig:
             continue
         try:
-            with parameters_within(int(USABLE * free_memory())):
+            within = parameters_within(int(USABLE * free_memory()))
+            with memory_for(f"{entry.name} does not fit in memory", {}, ConfigError), within:
                 AGENTS.build(entry.config_type(), spec=spec, device="cpu", seed=0)
         except ConfigError:
-            continue
-        except (MemoryError, RuntimeError) as error:
-            if failed_allocation(error) is None:
-                raise
             continue
         finally:
             gc.collect()  # the agent has reference cycles and, for large images, gigabytes
