@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -185,8 +186,8 @@ def test_an_invalid_step_ends_the_run_with_its_actor(tmp_path: Path) -> None:
 
 
 class Interrupting:
-    """A thread that requests a restart of actor 0, like the watchdog, once `hangs` returns, and
-    then calls `asked`."""
+    """A thread that requests a restart of actor 0, like the watchdog, once `hangs` has returned and
+    the learner waits for no reason that it names. Then it calls `asked`."""
 
     def __init__(
         self,
@@ -207,6 +208,10 @@ class Interrupting:
 
     def _run(self) -> None:
         self._hangs()
+        # An actor can reach its script before the learner has noted that it waits for this actor.
+        deadline_s = time.monotonic() + 30
+        while self._part.waiting_for is not None and time.monotonic() < deadline_s:
+            threading.Event().wait(0.005)
         if self._part.waiting_for is None:
             self.answers = [self._part.restart(), self._part.restart()]
         self._asked()
