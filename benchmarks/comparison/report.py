@@ -104,11 +104,11 @@ def _tools(results: dict[str, Result]) -> Iterator[str]:
         if result["install_status"]:
             versions = f"not installed: `{_reason(result)}`"
         installed = f"`{' '.join(result['requirements'])}`"
-        rows.append((PEERS[name].title, installed, versions, result["python"], result["date"]))
-    yield table(("tool", "`pip install`", "versions", "Python", "date"), rows)
-    processors = {result["processor"] for result in results.values()}
+        machine = [result[key] for key in ("python", "processor", "date")]
+        rows.append((PEERS[name].title, installed, versions, *machine))
+    yield table(("tool", "`pip install`", "versions", "Python", "processor", "date"), rows)
     yield ""
-    yield f"Processor: {', '.join(sorted(processors))}, shared with other programs. Every"
+    yield "Seconds are not comparable: processors differ, and other programs ran on them. Every"
     yield f"installation is constrained to `{TORCH}`."
     failed = [PEERS[name].title for name, result in results.items() if result["install_status"]]
     if failed:
