@@ -104,8 +104,8 @@ def _tools(results: dict[str, Result]) -> Iterator[str]:
         if result["install_status"]:
             versions = f"not installed: `{_reason(result)}`"
         installed = f"`{' '.join(result['requirements'])}`"
-        machine = [result[key] for key in ("python", "processor", "date")]
-        rows.append((PEERS[name].title, installed, versions, *machine))
+        where_and_when = [result[key] for key in ("python", "processor", "date")]
+        rows.append((PEERS[name].title, installed, versions, *where_and_when))
     yield table(("tool", "`pip install`", "versions", "Python", "processor", "date"), rows)
     yield ""
     yield "Seconds are not comparable: processors differ, and other programs ran on them. Every"

@@ -29,6 +29,7 @@ from tests.support.actor_managers import (
     count,
     kept,
     start,
+    until,
 )
 from tests.support.fakes import CountingEnv, FakeClock
 from tests.support.scripted_envs import (
@@ -210,8 +211,7 @@ class Interrupting:
         self._hangs()
         # An actor can reach its script before the learner has noted that it waits for this actor.
         deadline_s = time.monotonic() + 30
-        while self._part.waiting_for is not None and time.monotonic() < deadline_s:
-            threading.Event().wait(0.005)
+        until(lambda: self._part.waiting_for is None or time.monotonic() >= deadline_s)
         if self._part.waiting_for is None:
             self.answers = [self._part.restart(), self._part.restart()]
         self._asked()
