@@ -129,6 +129,11 @@ def test_kills_and_ctrl_c_do_not_change_the_scores_of_a_study(
     assert check_all_done(folder) == undisturbed
 
 
+def trainings_of(command: Command) -> int:
+    """How many trainings of a trial the command has said that it begins."""
+    return command.said_so_far().count(" is trained to ")
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("storage", ["sqlite", "postgres"])
 def test_two_commands_share_a_study_also_while_one_of_them_is_stopped(
@@ -148,7 +153,8 @@ def test_two_commands_share_a_study_also_while_one_of_them_is_stopped(
         with sweep_lock(folder / "S"):  # which `one` must not hold while it is stopped
             one.send(signal.SIGSTOP)
             one.until(lambda: is_stopped(one.pid))
-        other.until(lambda: (run_of(folder, 2) / "run.json").exists())
+            begun = trainings_of(other)  # `one` may have taken a trial and not begun its run
+        other.until(lambda: trainings_of(other) > begun)
         one.send(signal.SIGCONT)
         ends = [command.ended() for command in (one, other)]
         assert [status for status, _ in ends] == [0, 0], ends
