@@ -33,6 +33,7 @@ default_role = "code"  # docstrings have single backquotes
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"
 html_theme = "furo"
+html_favicon = "favicon.svg"
 html_show_sphinx = False
 html_copy_source = False
 

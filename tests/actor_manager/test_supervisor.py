@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -12,6 +11,7 @@ from border_cli.actor_manager.supervisor import ActorHandle, Supervisor
 from border_cli.errors import ActorCrashed, RunFailed
 from border_cli.system.child_process import ChildProcess
 from border_cli.system.shared_memory import WakePipe
+from tests.support.actor_managers import until
 from tests.support.channels import channel_of
 from tests.support.fakes import FakeClock
 
@@ -57,12 +57,6 @@ def watched() -> Iterator[Callable[..., Watched]]:
     yield _watched
     for pair in supervised:
         pair.end()
-
-
-def until(condition: Callable[[], bool]) -> None:
-    pause = threading.Event()
-    while not condition():
-        pause.wait(0.001)
 
 
 @pytest.mark.parametrize("error", [ConnectionRefusedError("nobody there"), EOFError("cut off")])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -184,9 +185,10 @@ def receive_until_crash(built: Built, samples: float = math.inf) -> None:
             manager.receive(5.0)
 
 
-def until(condition: Callable[[], bool]) -> None:
-    pause = threading.Event()
+def until(condition: Callable[[], bool], deadline_s: float = 120.0) -> None:
+    pause, end_s = threading.Event(), time.monotonic() + deadline_s
     while not condition():
+        assert time.monotonic() < end_s, "the deadline has passed"
         pause.wait(0.005)
 
 
