@@ -1,4 +1,4 @@
-"""Speed benchmarks; `python -m benchmarks` runs all of them."""
+"""Speed benchmarks; `python -m benchmarks` runs those of the table."""
 
 from benchmarks.machine import one_thread_for_blas
 

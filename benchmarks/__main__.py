@@ -1,4 +1,4 @@
-"""Runs all benchmarks; prints one JSON object per row, and progress to standard error.
+"""Runs the benchmarks of the table; prints one JSON object per row, and progress to stderr.
 
     pip install -e ".[bench]"       Stable-Baselines3, for the rows that compare against it
     python -m benchmarks            about an hour on two idle cores
@@ -53,8 +53,8 @@ This one needs a GPU:
 The scores of the agents are a separate table, which takes hours: `python -m benchmarks.results
 --help`. So is the trial of other people's environments: `python -m benchmarks.third_party --help`.
 
-Within a part, all contenders take turns, and every ratio is computed within one repetition. Each
-measurement runs in its own process. Leave the machine idle: `other_cores` in each row is the
+Within a part, all contenders take turns, and every ratio is computed within one repetition. Most
+measurements run in their own processes. Leave the machine idle: `other_cores` in each row is the
 number of cores that other programs kept busy. docs/inside/benchmarks.md describes the method.
 """
 

@@ -7,14 +7,15 @@ Needs the extra `envpool`, `gymnasium[box2d,mujoco]`, `minigrid` and, for MuJoCo
 
 `check`: transitions of random actions through `env.vectorization=envpool`. EnvPool cannot set a
 state, so Gymnasium's environment is set to EnvPool's: classic control at each observation, MuJoCo
-and dm_control at the start of an episode, whose actions are then replayed for up to 25 or 50 steps.
+and dm_control at the start of an episode, whose actions are then replayed for up to 25 and 100
+steps (humanoids of dm_control: 50).
 The first states of dm_control are fitted to observations (`benchmarks/suite_states.py`). Mazes and
 toy texts are replayed or looked up in the table of probabilities; small levels of BabyAI are
 replayed from the first seed of Gymnasium that has the same episode, if there is one. LunarLander's
 rewards are computed from both observations. Each row counts the transitions whose successor, reward
-or flags differ; the row `all` adds them up. `ks_p` are p-values (Kolmogorov-Smirnov) of the returns
-and lengths of first episodes, and the least one of all parts of first observations times their
-number, against Gymnasium's own.
+or flags differ; the row `all` adds them up. `ks_p` are p-values of Kolmogorov-Smirnov tests against
+Gymnasium's first episodes: of returns, of lengths and of first observations (the smallest p-value
+of all their numbers, times how many numbers there are).
 
 `run`: env steps/s of `border-train` with one actor of 16 environments, or two processes of 8 each,
 from its first update on.

@@ -5,8 +5,7 @@
 Runs `border-train env=cartpole` with a checkpoint every 300 updates, kills all its processes
 (`kill -9`), resumes it with `resume=RUN_DIR`, and repeats. One third of the kills come at a random
 moment, one third during a checkpoint, one third at a random moment right after the start. The
-actor manager changes from attempt to attempt, except that every fourth attempt keeps the previous
-one.
+actor manager changes with every second attempt.
 
 After each kill all files of the checkpoint that the next attempt loads are read and verified.
 `lost` is the number of updates that must be repeated. Finally the run finishes, and its metrics

@@ -10,8 +10,8 @@ checkpoints, unless the row says so.
 
 A repetition is one process: baselines, run, baselines, run, …, baselines. `to_bare` compares each
 run with the baselines just before and after it: `bare` uses `torch.optim.Adam(fused=True)`,
-`bare_same_kernels` calls the fused kernel directly, as we do, and `bare_written_out`, the strictest
-baseline, also has hand-written gradients, as we do. `cpu_to_bare` compares the CPU time per
+`bare_same_kernels` calls the fused kernel directly, as `agent.backend=torch` does, and
+`bare_written_out` also has hand-written gradients. `cpu_to_bare` compares the CPU time per
 update of the two threads, which is more reliable than wall time on a busy machine. `cores` is the
 CPU time of all processes of the run divided by wall time.
 

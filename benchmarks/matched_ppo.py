@@ -2,7 +2,7 @@
 
     python -m benchmarks.matched_ppo [--shape zoo] [--repetitions 5] [--env-steps 40960]
 
-`zoo`: the RL Zoo's settings for CartPole, 8 environments, rollouts of 256 steps, 20 epochs with one
+`zoo`: the RL Zoo's settings for CartPole, 8 environments, 32 steps of each, 20 epochs with one
 minibatch of 256 rows. `cleanrl`: 4 environments, 128 steps of each, 4 epochs of 4 minibatches.
 `single`: the same with one environment. Ours is a full run of `border-train agent=ppo env=cartpole`
 without evaluations and checkpoints; `bare` is `bare_ppo.py`. Timed from env step 2,048 to the end.

@@ -1,8 +1,8 @@
 """States of the DeepMind Control Suite, fitted to the observations of a recorded episode.
 
-EnvPool returns no states. `restore_start` finds by least squares the positions, the velocities and
-the numbers that a task draws for the episode, such as the position of its target, with which
-dm_control has the observations of the first transitions. From there actions can be replayed.
+EnvPool returns no states. `restore_start` fits the positions, the velocities and the numbers that a
+task draws per episode, such as the position of its target, by least squares, so that dm_control
+returns the observations of the first transitions. From there actions can be replayed.
 """
 
 from __future__ import annotations

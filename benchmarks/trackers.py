@@ -3,7 +3,7 @@
     python -m benchmarks.trackers [--repetitions 3] [--seconds 120]
 
 Each measurement is a complete `border-train agent=dqn env=cartpole`, synchronous or with actor
-threads, that records to the default recorders and to the tracker. Every `WINDOW_S` seconds, the
+threads, that records to tensorboard, jsonl and the tracker. Every `WINDOW_S` seconds, the
 delivering process is stopped or continued. `delivering_to_stopped` is the ratio of the updates/s in
 these two kinds of windows, within one run, so that fluctuations of the machine cancel out. A
 stopped process catches up afterwards, so no work is left out. The package is imported before the

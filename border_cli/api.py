@@ -55,8 +55,8 @@ def train(
     `recorders`, `callbacks` and `evaluator` replace those of the config; an empty list disables
     recording. The run directory is `config.run_dir`, by default a new one below `outputs`.
     `config.resume` continues the run in a directory; `auto` starts it if there is none. Blocks
-    until the run ends. Raises ConfigError before anything is written, CheckpointError if there is
-    no complete checkpoint to resume from, and RunFailed if the run cannot continue.
+    until the run ends. Raises ConfigError before anything is written, CheckpointError if all
+    checkpoints of the run are damaged, and RunFailed if the run cannot continue.
 
     `env` replaces `env.id`: it is called with `env.kwargs` to create each environment. It must be
     picklable if actors run in processes.

@@ -160,7 +160,7 @@ class NotFinite(RunFailed):
 
 
 class Interrupted(BorderError):
-    """A signal requested the run to stop; its state was saved."""
+    """A signal asked the run to stop."""
 
     def __init__(self, signum: int) -> None:
         self.signum = signum
@@ -202,8 +202,8 @@ def place_of(error: BaseException) -> str:
 
 @contextmanager
 def os_errors_as(kind: type[BorderError]) -> Iterator[None]:
-    """Converts an OSError into `kind`, with the path and the reason. A full disk is converted even
-    without a path. Other errors without a path, such as a broken pipe, are raised unchanged."""
+    """Converts an OSError into `kind`, with the path and the reason. A full disk and a deleted
+    current directory are converted even without a path; other errors without one are re-raised."""
     try:
         yield
     except OSError as error:

@@ -176,9 +176,10 @@ def import_target(target: str) -> Any:
 NETWORKS = Targets(
     "agent.network", ("auto", "mlp", "minatar_cnn", "nature_cnn", "der_cnn", "impala_resnet")
 )
-# `EvaluationRunner` classes with `of(parts)` and `refuse_missing(config)`, see evaluator/runner.py.
+# `EvaluationRunner` classes with `of(EvaluationParts)` and `refuse_missing(config)`, see
+# evaluator/runner.py and ray/evaluation.py.
 EVALUATION_RUNNERS = Targets("evaluator.where", ("local",))
-# Classes that run the jobs of a sweep, by the name of Hydra's launcher, see sweep/launchers.py.
+# `JobLauncher` classes by the name of Hydra's launcher, see sweep/processes.py.
 JOB_LAUNCHERS = Targets("hydra/launcher")
 
 ENGINES = ("ray",)  # packages with their own way to run actors, evaluations and jobs

@@ -78,10 +78,10 @@ def counts_of(results: Sequence[Result]) -> str:
     equal = [result for result in trained if result["scores"] == EQUAL]
     rows = [[text, f"{counts[name]}"] for name, text in OUTCOMES.items() if counts[name]]
     sentences = (
-        f"Tried: {len(results)} of {pluralize(len(read_packages()), 'package')}. An environment of "
-        f"{len(constructed)} could be constructed; those of {len(passing)} pass check_env, and "
-        f"border_cli refused {len(refused)} of these. Of the {len(trained)} that trained, "
-        f"{len(equal)} have scores equal to those of a plain loop."
+        f"Tried: {len(results)} of {pluralize(len(read_packages()), 'package')}. In "
+        f"{len(constructed)}, an environment could be constructed; {len(passing)} of these pass "
+        f"check_env, and border_cli refused {len(refused)} of the latter. Of the "
+        f"{len(trained)} that trained, {len(equal)} have scores equal to those of a plain loop."
     )
     return (
         f"{fill(sentences, 100, break_on_hyphens=False)}\n\n{table(('outcome', 'packages'), rows)}"

@@ -195,7 +195,7 @@ class ActorCounts(NamedTuple):
 
     env_steps: int = 0
     restarted_episodes: int = 0
-    unsent: int = 0  # transitions made and not sent yet
+    unsent: int = 0  # transitions collected and not sent yet
     seconds: Sequence[float] = ()  # in the order of `ACTOR_SECTIONS`
 
 

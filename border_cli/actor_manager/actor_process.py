@@ -1,9 +1,7 @@
 """The main function of an actor process.
 
-The process is forked from Python's fork server, which has already imported the required modules,
-and receives picklable arguments. It uses one BLAS thread and runs at a lower priority
-(`actor_manager.nice`), so that sampling only uses CPU time that the learner leaves free.
-`system/child.py` handles signals, logging and the exit of the parent process.
+`process.py` describes how it is started. `system/child.py` handles signals, logging and the exit of
+the parent process.
 """
 
 from __future__ import annotations

@@ -135,8 +135,8 @@ class DistantActor(ABC):
 
     @abstractmethod
     def begin(self, request: Request) -> None:
-        """Sends a request, which it executes at once. As many calls of `finish` must follow as
-        there are answers."""
+        """Sends a request, which the actor executes at once. One call of `finish` must follow for
+        each answer."""
 
     def finish(self) -> Answer:
         """Waits for the next answer. Its failure is StepFailed if the process has died or hung, and
@@ -231,8 +231,8 @@ class LockstepActorManager(ReproducibleActorManager[LockstepWorker]):
     def _choose_steps(self, timeout_s: float) -> int:
         """Returns how many steps all actors take before the learner continues.
 
-        Serial actors would take at least as many, because a step makes at most one sample per
-        environment. It is at most twice the last number, because a request to stop waits for it.
+        Serial actors would take at least as many, because a step for a rollout makes at most one
+        sample per environment. The number at most doubles, because a request to stop waits for it.
         """
         used = max(self._collected, self._limiter.granted)
         certain = (self._limiter.permitted - used) / self._make_actor.num_envs / len(self._workers)

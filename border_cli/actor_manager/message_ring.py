@@ -1,6 +1,6 @@
 """A lock-free ring of messages in shared memory, with one writer and one reader process.
 
-Every word has a single writer, and aligned 8-byte integers are stored atomically, so a reader never
+Every word, an aligned 8-byte integer, has one writer and is stored atomically, so a reader never
 sees a partial value. A message becomes visible when the message count is increased, which is the
 last store. If a writer is killed before that store, its incomplete message is never read. Messages
 are contiguous: one that would wrap around the end of the ring, or that has more rows than the ring,

@@ -1,10 +1,11 @@
 """An actor manager with one supervised process per actor, for CPU-intensive environments.
 
-Python's fork server (`spawn` if unavailable) imports the modules that actors need once. Each worker
-is forked from it and receives picklable arguments, including the registration of the environment's
-id. Workers ignore Ctrl-C and SIGTERM, because the learner stops them, and exit when their parent
-exits for any reason. They run at a lower priority (`actor_manager.nice`), so that sampling only
-uses CPU time that the learner leaves free, have one BLAS thread, and log through the parent.
+By default, Python's fork server imports the modules of all actors once (`spawn` if unavailable).
+Actor processes are forked from it and receive picklable arguments, including the registration of
+the environment's id. They ignore Ctrl-C and SIGTERM, because the learner stops them, and exit when
+their parent exits for any reason. They run at a lower priority (`actor_manager.nice`), so that
+sampling only uses CPU time that the learner leaves free, have one BLAS thread, and log through the
+parent.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ def rows_in_proxy(actor: Mapping[str, Any] | None) -> int:
 class ActorRecord:
     """The counters of one actor over all its incarnations and attempts.
 
-    The manager calls `begin` and `end`; any thread may read the counters.
+    The actor's worker or supervisor calls `begin` and `end`; any thread may read the counters.
     """
 
     def __init__(self, actor_id: int, clock: Clock) -> None:

@@ -3,7 +3,7 @@
 Each failure is logged with its traceback and followed by a pause, which starts at 0.1 s, doubles
 with every failure up to 5 s, and is reset when samples are delivered. A run ends immediately if a
 restarted actor, before it delivers a sample, raises the same type of exception from the same lines
-as before. The death of a process (a signal, a hang) is not an exception and always counts against
+as before. The death of a process (a signal, a hang) may be random and counts only against
 `max_restarts`.
 """
 
@@ -83,7 +83,6 @@ class Restarts:
         samples delivered by all incarnations so far. Raises `ActorCrashed` with the first traceback
         if no restarts are left, or if an incarnation delivered nothing and then raised the same
         exception from the same lines as the previous one, because a restart would not help.
-        Deaths of processes may be random, so they are limited only by the number of restarts.
         """
         if delivered > self._delivered:
             self._delivered = delivered

@@ -42,7 +42,7 @@ StartIncarnation = Callable[[int, int], ChildProcess]  # (actor id, incarnation 
 
 class ActorHandle:
     """One actor across all its processes, and its `MonitoredPart`; only the supervisor's thread
-    writes it."""
+    writes it, except for `stuck`, which the watchdog sets."""
 
     thread_id: int | None = None  # the actor runs in another process
 

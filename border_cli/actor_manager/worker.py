@@ -223,7 +223,7 @@ AnyWorker = TypeVar("AnyWorker", bound=Worker[Any])
 
 
 class LocalActorManager(ActorManager, Generic[AnyWorker]):
-    """The base class of managers whose actors this process steps, with one worker per actor."""
+    """The base class of managers with one worker per actor, all in this process."""
 
     worker_type: type[AnyWorker]
 

@@ -16,7 +16,7 @@ from border_cli.nn.backend import Backend
 from border_cli.settings.networks import Activation, BackendName
 
 ACTIVATIONS = (Activation.relu, Activation.tanh)
-# Settings for which numpy has one value.
+# Settings of which numpy supports one value only.
 USUAL = {
     **{"noisy": False, "compile": False, "augment": "none"},
     **{"matmul": "auto", "matmul_precision": "highest"},
@@ -59,7 +59,7 @@ def make_backend(
 
 
 def why_not_numpy(config: LearnerConfig, architecture: Architecture, device: str) -> str | None:
-    """Returns the first reason for which numpy cannot run the networks, or None."""
+    """Returns the first reason why numpy cannot run the networks, or None."""
     kwargs = f" with {config.optimizer_kwargs}" if config.optimizer_kwargs else ""
     declared = vars(type(config)).get("numpy_networks", False)
     obstacles = {

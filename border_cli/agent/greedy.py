@@ -70,7 +70,8 @@ class ActionSelector:
             self._width = ends[-1]
 
     def values(self, outputs: Any) -> Any:
-        """Returns the input of `actions`: Q(s, ·), logits, or actions in [-1, 1]. [N, n]"""
+        """Returns the input of `actions`: Q(s, ·), logits, actions in [-1, 1], or, with `clip`,
+        actions before clipping. [N, n]"""
         if self._bounds is not None:
             return self._library.tanh(outputs[:, : self._bounds.size])
         if self._support is None:

@@ -40,8 +40,8 @@ class LearnerConfig(AgentConfig):
 
     backend: BackendName = setting(
         BackendName.auto,
-        "library that computes updates. auto chooses numpy for dqn, qrdqn, ppo and a2c on a CPU "
-        "with dense layers of relu or tanh and fewer than half a million weights; such a run "
+        "library that computes updates. auto chooses numpy for dqn, discrete_cql, qrdqn and ppo on "
+        "a CPU with dense layers of relu or tanh and fewer than half a million weights; such a run "
         "starts without torch. torch runs every agent",
         may_change=True,
     )
@@ -75,7 +75,7 @@ class LearnerConfig(AgentConfig):
     normalize_obs: bool | None = setting(
         False,
         "standardises float observations with running statistics, which are saved with the "
-        "model; integers and pixels are always scaled by the bounds of their space. null means "
+        "model; integers are always one-hot encoded or scaled by their bounds. null means "
         "true if there are floats and no images",
     )
     normalize_reward: bool = setting(

@@ -4,8 +4,8 @@ Observation statistics cover all transitions received, and reach the actors in s
 `normalize_reward` divides rewards by the standard deviation of the running discounted return.
 Actors compute the return from single-step rewards (`core/returns.py`) and send its count, mean and
 squared deviations with each message. The returns of a data set are processed before the first
-update. Only PPO clips the result (`clip_reward`). Agents without `AgentConfig.needs_returns` skip
-all of this.
+update. Only PPO clips the result (`clip_reward`). Actors compute no returns unless
+`AgentConfig.needs_returns` is true.
 """
 
 from __future__ import annotations

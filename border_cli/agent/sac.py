@@ -12,8 +12,8 @@ SAC; both papers' authors set it per environment (`target_entropy`: Hopper -1, W
 HalfCheetah -3, Ant -4, Humanoid -2). Weights are initialised as in torch.nn.Linear; the authors use
 Xavier uniform weights and zero biases. The squared error is halved, as in SAC, which does not
 affect Adam's steps. The actor is updated after the critics, as in Algorithm 1 of SAC, and not
-before them as in the code of REDQ. DroQ's `dropout` is always 0.01, as in one implementation by its
-authors; the other uses 0.0001 for Hopper, 0.005 for Walker2d and 0.1 for Humanoid.
+before them as in the code of REDQ. DroQ's `dropout` is 0.01 for every environment, as in one of its
+authors' two codes; the other has 0.0001 for Hopper, 0.005 for Walker2d and 0.1 for Humanoid.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ class SoftActorCritic(LearningAgent):
         self._actor_loss = self.backend.compile(self.actor_loss)
 
     def learn(self, batch: TensorBatch) -> Update:
-        """Updates critics, every `policy_delay` calls actor and coefficient, then the targets."""
+        """Updates critics, then actor and coefficient every `policy_delay` calls, then targets."""
         batch = scale_rewards(batch, self.config.reward_scale)
         ent_coef = self.ent_coef()
         critic = self._critic_loss(batch, self.draw_critic_noise(batch), ent_coef)

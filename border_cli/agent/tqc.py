@@ -6,9 +6,9 @@ that estimate quantiles of the return; targets drop the largest ones. Prioritize
 the paper. As for other quantile agents, the priority of a transition is the mean distance between
 the quantiles of its target and those of the critics, over all pairs and critics.
 Deviations: critics have two layers of 256 instead of three of 512 (`critic_hidden`).
-`dropped_quantiles` is always 2; the paper uses 5 for Hopper and 0 for HalfCheetah. The loss is
-summed over the critics and not averaged as in the authors' code, which does not affect Adam's
-steps. The actor is updated after the critics; in the authors' code before them.
+`dropped_quantiles` is 2 for every environment; the paper uses 5 for Hopper and 0 for HalfCheetah.
+The loss is summed over the critics and not averaged as in the authors' code, which does not affect
+Adam's steps. The actor is updated after the critics; in the authors' code before them.
 """
 
 from __future__ import annotations

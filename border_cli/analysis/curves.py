@@ -176,13 +176,13 @@ def on_one_grid(
     """Interpolates all runs at common steps; returns the steps and the values.  [T], [S, T]
 
     The curve ends where the shortest run ends. Runs that reached their stop score, and with `hold`
-    all runs, do not shorten it: they continue at their last value. The steps are the evaluations
-    of the run that ends the curve. Steps between evaluations are not used, because interpolated
-    values vary less between runs than the evaluations do.
+    all runs, do not shorten it: they continue at their last value. The steps are the first one
+    that all runs have reached and the later evaluations of the run that ends the curve, because
+    values interpolated between evaluations vary less between runs than the evaluations do.
     """
-    open_ended = [run for run in runs if not (hold or run.stopped)]
-    if open_ended:
-        last_run = min(open_ended, key=lambda run: run.x[-1])
+    limiting = [run for run in runs if not (hold or run.stopped)]
+    if limiting:
+        last_run = min(limiting, key=lambda run: run.x[-1])
     else:
         last_run = max(runs, key=lambda run: run.x[-1])
     first = max(run.x[0] for run in runs)

@@ -158,7 +158,7 @@ def _draw_panel(axes: Axes, panel: Panel, report: Report) -> dict[str, Line2D]:
 
 
 def _draw_band(axes: Axes, x: Any, y: Estimate, number: int) -> Line2D:
-    """Draws the line and the interval of a group; the first 28 groups differ even in greyscale."""
+    """Draws the line and the interval of a group; the first 20 groups differ even in greyscale."""
     color = COLORS[number % len(COLORS)]
     axes.fill_between(x, y.low, y.high, color=color, alpha=0.15, lw=0)
     step = max(1, len(x) // MARKS)

@@ -34,7 +34,7 @@ _OWN_FOLDER = re.compile("|".join(name for name, kind in RUN.items() if not isin
 
 
 class SavedRun:
-    """A run directory. Files are read on first access and cached; later changes are not noticed.
+    """A run directory. `run.json` is read on first access and cached; metrics are read every time.
 
     `typed` contains the settings of a sweep job that has not started.
     """

@@ -1,8 +1,8 @@
 """Means, interquartile means and their 95 % intervals over seeds.
 
 Agarwal et al. 2021, "Deep Reinforcement Learning at the Edge of the Statistical Precipice". The
-results agree with the authors' library `rliable`. The intervals are percentiles of a stratified
-bootstrap, which resamples the seeds of each environment separately.
+results agree with the authors' library `rliable`. The interval of a mean over seeds is Student's t;
+all others are percentiles of a stratified bootstrap, which resamples each environment separately.
 """
 
 from __future__ import annotations

@@ -38,8 +38,8 @@ def check_jobs(jobs: Sequence[Job], composer: Composer | None = None) -> dict[Pa
 
 
 def check_job(job: Job, composer: Composer | None = None) -> None:
-    """Checks a job, except for an earlier run in its folder. `composer` composed the
-    job; it is None for jobs created in Python."""
+    """Checks a job, except for an earlier run in its folder. `composer` is the one that composed
+    the job, or None for jobs created in Python."""
     if composer is not None:
         _refuse_without_env(job.config, composer)
         _check_resume(job, composer)

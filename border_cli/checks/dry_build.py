@@ -4,9 +4,9 @@ The trial (`launch/trial.py`) steps the environment with fixed seeds, both as a 
 as its vector implementation if the run uses one, and calls `compute_reward` for hindsight replay.
 `evaluator.env` is tried if it differs, and evaluation environments are constructed alongside one
 for training. A sweep tries equal settings once, and a failure affects only the jobs with them. A
-call that does not return within `stall_timeout_s` is interrupted and ends the command, even a
-sweep; the monitor handles calls that hold the GIL. `env.probe=false` only constructs one
-environment, and may be changed on resume.
+call that does not return within `stall_timeout_s` is interrupted and ends the command, even a sweep
+without `sweep.skip_invalid`; the monitor handles calls that hold the GIL. `env.probe=false` only
+constructs the environments, and may be changed on resume.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class DryBuilt(NamedTuple):
 def dry_build_jobs(
     jobs: Sequence[Job],
     refused: dict[int, ConfigError] | None = None,
-    known: Tried | None = None,
+    tried_envs: Tried | None = None,
 ) -> DryBuilt:
     """Performs the dry builds, in which components reject settings that only they can check. Jobs
     with equal components share a build. Rejected jobs are left out. Raises ConfigError if one of
@@ -78,14 +78,14 @@ def dry_build_jobs(
     runs, and counts as needing no memory.
     """
     builds: dict[str, tuple[Needs | None, EnvSpec | None]] = {}
-    known = [] if known is None else known
+    tried_envs = [] if tried_envs is None else tried_envs
     accepted: list[Job] = []
     for job in jobs:
         try:
             effective = effective_settings(job.config)
             key = _build_key(effective)
             if key not in builds:
-                builds[key] = _build(job, effective, known)
+                builds[key] = _build(job, effective, tried_envs)
             accepted.append(_add_findings(job, builds[key][1]))
         except ConfigError as error:
             if refused is None or job.number is None:
@@ -136,7 +136,7 @@ def _build_key(effective: EffectiveSettings) -> str:
 
 
 def dry_build(
-    effective: EffectiveSettings, known: Tried
+    effective: EffectiveSettings, tried_envs: Tried
 ) -> tuple[EffectiveSettings, EnvSpec, Agent]:
     """Tries the environments, and builds the agent and the policies.
 
@@ -153,7 +153,7 @@ def dry_build(
         recorder.refuse_missing()
     message = "the run does not fit in memory"
     with memory_for(message, effective.memory_settings(), ConfigError):
-        effective, spec = _try_environments(effective, known)
+        effective, spec = _try_environments(effective, tried_envs)
         # The weights that a resumed run started from may be gone, and are not needed.
         build = build_first_agent if config.resume is None else build_agent
         with parameters_within(int(USABLE * free_memory())):

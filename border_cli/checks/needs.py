@@ -2,7 +2,8 @@
 
 It includes the transitions of actors and of a data set, and the networks with their copies. A tenth
 of the free memory is reserved for everything else: environments, batches, messages, processes. The
-memory of a user's replay buffer, and of a user's agent without torch, is unknown and counts as 0.
+memory of a replay buffer without `row_nbytes`, or of an agent that is not a `LearningAgent`, is
+unknown and counts as 0.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ border-env: shows what border_cli understands of an environment, before anything
   --json       prints one JSON object instead of the lines
   --version, --help
 
-It plays random actions for a few seconds and writes nothing. The exit status is 0 if an agent can
+It plays random actions for about a second and writes nothing. The exit status is 0 if an agent can
 be trained, 2 if not, with the reason.
 
 Examples

@@ -37,9 +37,10 @@ border-plot: plots runs with 95 % intervals over seeds.
                          importance of hyperparameters
   --by KEY,…             settings to group by, such as agent,agent.double; the runs of a group
                          are its seeds; default: the settings that differ between the runs
-  --out FILE             writes .png, .svg, .pdf (curves) or .html (curves and tables on one page),
-                         which need the extra plot, .md (tables) or .csv (see --csv); may be given
-                         several times; without it the curves are drawn in the terminal
+  --out FILE             writes .png, .svg, .pdf (curves), .html (curves and tables on one page),
+                         .md (tables) or .csv (see --csv); all but .md and .csv need
+                         pip install "border-cli[plot]". May be given several times; without it
+                         the curves are drawn in the terminal
   --size WIDTHxHEIGHT    size of the picture in inches, such as 6x4; .png has 150 dots per inch
   --stat mean|iqm        mean with Student's t interval (default), or interquartile mean with a
                          stratified bootstrap interval
@@ -49,9 +50,9 @@ border-plot: plots runs with 95 % intervals over seeds.
   --where CONDITIONS     only runs that meet all conditions, such as 'status=done agent=sac';
                          see border-runs --help
   --failed               includes failed runs
-  --hold                 extends runs that ended early with their last value; by default only runs
-                         that reached trainer.stop_at_score, and a curve ends where its first
-                         other run ends
+  --hold                 extends all runs that ended early by their last value; by default, only
+                         those that reached trainer.stop_at_score are extended, and a curve ends
+                         with the shortest of its other runs
   --reference ENV=RANDOM:EXPERT
                          returns that map to normalised scores 0 and 100; default:
                          evaluator.ref_min_score and ref_max_score, or those of the run's data set

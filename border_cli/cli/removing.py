@@ -1,5 +1,5 @@
-"""`border-runs rm` and `prune`: list files with their size, ask for confirmation, and remove
-them."""
+"""`border-runs rm` and `prune`: list runs and the bytes to remove, ask for confirmation, and remove
+the files."""
 
 from __future__ import annotations
 

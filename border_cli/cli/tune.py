@@ -33,8 +33,8 @@ border-tune: searches for hyperparameters of an agent and resumes interrupted se
   border-tune agent=dqn env=acrobot study=my_study trials=50 jobs=2 seeds=3
 
 A trial is a set of values from the search space of the agent (conf/search/dqn.yaml). It has one run
-per seed, in my_study/trial-0012/seed-0, seed-1, … Trials pause at budgets: those that can no longer
-become the best are pruned, the others resume from their checkpoints. The same command resumes a
+per seed, in my_study/trial-0012/seed-0, seed-1, … Trials pause at budgets: those that are unlikely
+to become the best are pruned, the others resume from their checkpoints. The same command resumes a
 study, also on other machines that share its directory and storage.
 
 KEYS of border-tune, in addition to the settings of every run (border-train --help)

@@ -52,7 +52,7 @@ def check_settings(config: RunConfig) -> RunConfig:
     """Checks the settings of a Python caller in the same way as composed settings.
 
     A caller may have assigned any value after construction. Values are converted as from YAML, such
-    as 1 to 1.0 and "cpu" to an enum. Wrong types are refused, and ranges and combinations are
+    as 1 to 1.0 and "tanh" to an enum. Wrong types are refused, and ranges and combinations are
     checked again.
     """
     parts = components(config).items()
@@ -62,7 +62,7 @@ def check_settings(config: RunConfig) -> RunConfig:
 
 
 def settings_of(kind: type[S], overrides: Sequence[Override]) -> S:
-    """Builds the settings of a command itself from overrides, with the types of their class."""
+    """Builds the settings of a command (not of its runs) from overrides, typed by their class."""
     config = OmegaConf.structured(kind)
     with _explained_values(kind):
         for override in overrides:

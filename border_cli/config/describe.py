@@ -80,8 +80,8 @@ def _is_a(hint: Any, kind: type) -> bool:
 def settings_help(job: Job, overrides: Sequence[str]) -> str:
     """Returns the text of `agent=dqn --help`: the settings of the groups named in the overrides.
 
-    A value that a file or the command line has set is followed by the default of its schema. If no
-    group is named (`seed=1 --help`), all groups are listed.
+    A value that differs from the default of its schema is followed by that default. If no group is
+    named (`seed=1 --help`), all groups are listed.
     """
     groups = {text.lstrip("+~").partition("=")[0].partition(".")[0] for text in overrides}
     sections = {name: getattr(job.config, name) for name in SECTIONS}

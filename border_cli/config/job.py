@@ -1,7 +1,7 @@
-"""Jobs, which are run directories with checked settings, and the files of their settings.
+"""Jobs, each with a run directory and checked settings, and the files that store the settings.
 
-The settings in `.hydra` include their types, so that the file can be run on its own. `${` in a
-value is escaped.
+`.hydra/resolved.yaml` includes the types of the settings, so that it can be run on its own. `${` in
+a value is escaped.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def modules_of(config: RunConfig) -> list[str]:
 
 def begin_attempt(run_dir: Path, record: Mapping[str, str], text: str) -> None:
     """Saves the request of an attempt (`record`) and its settings (`text`). The first attempt uses
-    `.hydra`; a resume uses `.hydra/resume-<n>` and also saves the settings that it replaces."""
+    `.hydra`; a resume uses `.hydra/resume-<n>` and also saves earlier settings that differ."""
     saved = run_dir / SETTINGS
     before = saved.read_text(encoding="utf-8") if saved.is_file() else text
     files = {**record, **({BEFORE: before} if before != text else {})}
@@ -96,7 +96,7 @@ def write_resolved(run_dir: Path, text: str) -> Path:
 def resolved_yaml(config: RunConfig) -> str:
     """Returns all settings with their types, as a config file that can be run from any folder.
 
-    Leaves out the run directory and the settings that apply to a single command.
+    Resets `run_dir`, `resume` and `dry_run`, which apply to a single command.
     """
     entries = [*ALWAYS_LISTED[:2]]
     for path, settings in components(config).items():

@@ -26,8 +26,8 @@ def open_composer(
     """Yields the composer of a command, and its overrides without `trust=…`.
 
     Modules in the current directory can be imported inside the block. `resume=RUN_DIR` starts from
-    the settings of that run; `origin` starts a new run from the settings of another. Names in saved
-    settings are checked by `SavedSettings`, except in the settings listed in `unused`.
+    the settings of that run; `origin` starts a new run from the settings of another. Saved settings
+    are checked by `SavedSettings`, except those listed in `unused`.
     """
     overrides, trust = without_trust(typed)
     saved = [path for path in config_dirs if Path(path).resolve().name == SETTINGS.parent.name]

@@ -238,7 +238,8 @@ class EnvFactory(ABC):
     def make(
         self, *, training: bool, render: str | None = None, first: int = 0, beat: Beat | None = None
     ) -> Env:
-        """Builds an `Env` of `num_envs` environments, seeded like numbers `first`, `first` + 1, ….
+        """Builds an `Env` with the configured number of environments, seeded by the numbers
+        `first`, `first` + 1, ….
 
         `beat` is called after the construction of each environment.
         """

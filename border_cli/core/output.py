@@ -162,8 +162,8 @@ class RunEnd:
 class Recorder(ABC):
     """Base class of recorders, which store metrics; called by the learner's thread only.
 
-    An exception in a recorder does not end the run: it is logged and counted. After an `OSError`
-    (a full disk) the recorder is called again; after any other exception it is switched off.
+    A `BorderError` in a recorder ends the run. Any other exception is logged and counted. After an
+    `OSError` (a full disk) the recorder is called again; after any other it is switched off.
     """
 
     @abstractmethod

@@ -113,7 +113,7 @@ class Heartbeat:
         try:
             yield
         finally:
-            self.beats += 1  # first, so that an active part shows progress
+            self.beats += 1  # before the wait ends, so that the watchdog sees progress
             self.waiting_for = None
 
     @contextmanager

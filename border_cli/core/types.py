@@ -1,6 +1,7 @@
 """The values passed between the parts of a run. They are never modified after construction.
 
-Their arrays are not modified either, except those of a `Batch`, which the next `sample` reuses.
+Their arrays are not modified either, except those of a `Batch`, which the next `sample` reuses, and
+those of an `Experience`, which actors may overwrite after the next `receive`.
 
 Shapes: M transitions, B sampled transitions, N environments of one actor, A action dimensions.
 """

@@ -141,7 +141,7 @@ def refuse_other_spaces(
 
 
 def describe_space(space: Space) -> str:
-    """Returns the types and shapes of a space as text. Bounds are checked by `refuse_damaged`."""
+    """Returns the types and shapes of a space as text. Bounds of actions: see `refuse_damaged`."""
     match space:
         case DictSpace(spaces=parts):
             return (

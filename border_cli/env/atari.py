@@ -6,8 +6,8 @@ maximum of the last two frames in grayscale, scaled to 84 x 84. Games start with
 no-ops. During training, each life is an episode and rewards are clipped. Sticky actions: Machado et
 al. 2018, "Revisiting the Arcade Learning Environment". FIRE is pressed to start a game, if needed.
 
-`AtariGame` and `AtariGames`, based on ALE's own C++ vector environment, return the same frames,
-rewards and ends for the same seeds and actions. After the loss of a life the game continues:
+`AtariGame` and `AtariGames` (ALE's own C++ vector environment) return the same frames, rewards and
+ends for the same seeds and actions. After the loss of a life the game continues:
 `reset` presses FIRE for one action, or NOOP if there is no FIRE. A new game starts after game over.
 ALE's vector environment would start a new game after each life, so only first lives would be seen.
 """

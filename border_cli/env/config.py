@@ -53,7 +53,7 @@ class GymConfig(EnvConfig):
     resize: list[int] | None = setting(
         None, "[height, width] to which images are resized, by averaging pixels", low=1
     )
-    grayscale: bool = setting(False, "whether images become grey")
+    grayscale: bool = setting(False, "whether images become gray")
     frame_skip: int = setting(
         1, "times that each action is repeated; the rewards are summed", low=1, high=1_000
     )
@@ -91,14 +91,13 @@ class GymConfig(EnvConfig):
     exact_resume: bool = setting(
         True,
         "whether a resume of a run with trainer=sync or actor_manager=serial must continue the "
-        "running episodes, which needs env.vectorization=sync; false also allows the others, and "
-        "a resume may then begin new episodes",
+        "running episodes, for which such runs use sync; false allows every env.vectorization, "
+        "and a resume may then begin new episodes",
     )
     num_threads: int | None = setting(
         None,
-        "threads in which the environments of one actor are stepped, in games of ALE if "
-        "env.num_envs is above 1 and with env.vectorization=envpool; null means the actor's share "
-        "of the cores",
+        "threads that step the environments of one actor, for games of ALE with env.num_envs "
+        "above 1 and for env.vectorization=envpool; null means the actor's share of the cores",
         low=1,
         high=1_024,
     )

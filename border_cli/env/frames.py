@@ -13,7 +13,7 @@ from border_cli.env.config import GymConfig
 from border_cli.env.step_results import as_reward
 from border_cli.errors import ConfigError
 
-# Luminance by the number of channels, as in Gymnasium's GrayscaleObservation
+# Number of channels -> weights of the luminance, as in Gymnasium's GrayscaleObservation
 RGB = [0.2125, 0.7154, 0.0721]
 GRAY = {len(weights): np.array(weights, np.float32) for weights in ([1], RGB, [*RGB, 0])}
 
@@ -49,7 +49,7 @@ class ImageChange:
 
 
 class Frames(gym.Wrapper[Any, Any, Any, Any]):
-    """Repeats actions until the episode ends, sums their rewards, and changes the images."""
+    """Repeats each action `frame_skip` times or to the end, sums rewards, and changes images."""
 
     def __init__(self, env: gym.Env[Any, Any], config: GymConfig) -> None:
         super().__init__(env)

@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 
 class MaskFinder(gym.Wrapper[Any, Any, Any, Any]):
-    """Detects action masks in the `info` of `reset`; after that, `step` does nothing.
+    """Detects action masks in the `info` of `reset`. Once it has found one, `step` does nothing.
 
     The trial of the environment acts without masks and could otherwise take an invalid action.
     """

@@ -52,7 +52,7 @@ def vector_implementation(config: GymConfig, spec: EnvSpec) -> str:
         construct_vector(replace(config, num_envs=2), lambda: spec).close()
     except NoVectorEnv as reason:
         return f"one by one ({reason})"
-    return "its own vector implementation, or one by one where runs repeat to the bit"
+    return "its own vector implementation, or one by one in bit-reproducible runs"
 
 
 def complaints(config: GymConfig) -> list[str]:

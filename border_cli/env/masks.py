@@ -87,7 +87,7 @@ def with_masks(env: Environment, config: GymConfig) -> Environment:
         raise ConfigError(
             f"env.action_mask must not be true: env.id={config.id} has the actions "
             f"{env.action_space} and {'no action mask' if part is None else f'a mask {part}'}; "
-            "needed are Discrete, MultiDiscrete or MultiBinary actions, and 0 or 1 for each"
+            "masks need Discrete, MultiDiscrete or MultiBinary actions, and 0 or 1 for each"
         )
     return env  # the part is an ordinary observation
 

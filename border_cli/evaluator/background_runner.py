@@ -2,9 +2,9 @@
 
 One evaluation runs at a time; an evaluation that comes due meanwhile is skipped, counted and
 reported. If the process dies or hangs, a new one evaluates the snapshot again, up to three times in
-all. An exception in the evaluator ends the run. The end of a run waits for a running evaluation. A
-bit-reproducible run always evaluates inline (`runner.py`), because the time at which a background
-result arrives depends on the machine.
+all. An exception in the evaluator ends the run. The end of a run waits for a running evaluation. By
+default, a bit-reproducible run evaluates inline (`runner.py`), because the time at which a
+background result arrives depends on the machine.
 """
 
 from __future__ import annotations

@@ -44,8 +44,8 @@ class EpisodesConfig(EvaluatorConfig):
     )
     resources: dict[str, float] = setting(
         {},
-        "resources that each of these processes reserves, such as {CPU: 1, memory: 1e9}; none by "
-        "default, because the processes are idle most of the time",
+        "resources that each process of where=ray reserves, such as {CPU: 1, memory: 1e9}; none "
+        "by default, because the processes are idle most of the time",
         may_change=True,
     )
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 EXTRA: Final = "border-cli[video]"
 LEAST_SIDE: Final = 240  # pixels; smaller frames are enlarged by a whole number
 GIF_SIDE: Final = 256  # pixels of the longer side; GIFs compress poorly
-GIF_RATE: Final = 25  # maximum frames per second: browsers slow down faster GIFs
+GIF_RATE: Final = 25  # approximate frames per second of faster films; browsers slow down fast GIFs
 MAX_COVERAGE: Final = 1  # Pillow's `Quantize.MAXCOVERAGE`
 CLIP_FRAMES: Final = 150  # maximum for a film recorded during a run
 

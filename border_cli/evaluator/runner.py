@@ -89,7 +89,7 @@ class EvaluationParts:
 
 class InlineEvaluationRunner(EvaluationRunner):
     """A runner that evaluates within `submit`, in the learner's thread, while training pauses. A
-    bit-reproducible run always uses it.
+    bit-reproducible run uses it by default.
 
     Every snapshot gets a new policy, so that no result depends on earlier ones.
     """

@@ -26,7 +26,8 @@ def load_policy(
 
     For a run, `checkpoint` is `latest` or a number of updates; the default is the best model.
     `place` may also be a checkpoint, such as `RUN_DIR/best` or `RUN_DIR/checkpoints/5000`. An
-    exported policy requires only numpy if its folder contains a `policy.npz`.
+    exported policy requires only numpy if its folder contains a `policy.npz`. `env` is needed only
+    for a run without `env.json` whose environment was passed to `train`.
 
     Modules named by the run are imported from the current directory or wherever this Python finds
     them, never from the run directory. With `trust` they are also imported from the paths that the

@@ -70,7 +70,7 @@ class RawPolicy(nn.Module):
 
 
 def _as_float_or_index(space: RawSpace, values: Tensor) -> Tensor:
-    """Converts values as `core.raw_values.Values` does: integers start at 0, floats are float32."""
+    """Converts values as a `ValueConverter` does: integers start at 0, floats are float32."""
     if space.kind == "Box":
         return values.to(getattr(torch, space.row_dtype.name))
     indices = values.to(torch.int64) - torch.from_numpy(space.start.astype(np.int64))

@@ -48,8 +48,8 @@ class EffectiveSettings:
 
     @cached_property
     def env(self) -> EnvConfig:
-        """`env` of the actors, which by default step one by one unless actors and learner run
-        freely."""
+        """`env` of the actors. Unless actors and learner run freely, its environments are by
+        default stepped one by one."""
         cores_each = available_cores() // max(1, self.num_actors)
         env = self.config.env.with_threads(max(1, cores_each))
         return env.one_by_one() if self.reproducible or self.in_lockstep else env
@@ -67,12 +67,12 @@ class EffectiveSettings:
 
     @property
     def slack(self) -> int:
-        """The number of samples that actors may be ahead of the replay ratio: two full messages per
-        actor.
+        """The number of samples by which actors may run ahead of the replay ratio: two full
+        messages per actor.
 
-        One would avoid a deadlock. But if many actors send partly filled messages at once, learner
-        and actors would alternate. This is intended in lockstep that is not reproducible: one
-        sample per environment and round.
+        One message would avoid a deadlock, but if many actors sent partly filled messages at once,
+        learner and actors would alternate. In lockstep that is not reproducible, they should: the
+        result is one sample per environment and round.
         """
         if self.in_lockstep and not self.reproducible:
             return self.num_envs

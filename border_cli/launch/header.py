@@ -56,7 +56,7 @@ def print_header(console: Console, run: Run) -> None:
 def header_lines(
     job: Job, effective: EffectiveSettings, spec: EnvSpec, agent: Agent, evaluator: Evaluator
 ) -> list[tuple[str, str]]:
-    """Returns the lines of a run with these parts, as key and value. A dry run shows only these."""
+    """Returns the header lines of a run or of a dry run, as key and value."""
     config = job.config
     threads = f"{pluralize(effective.torch_threads, 'thread')} (agent.num_threads)"
     cores = pluralize(available_cores(), "core")

@@ -98,7 +98,7 @@ def run_job(job: Job, options: RunOptions) -> Result | EarlierRun:
     If the run there is finished, returns that run, unless `finished_too`. Raises RunInUse if
     another process is running there, ConfigError if settings were changed that a resumed run must
     keep, and CheckpointError if no checkpoint is valid. After these errors, the directory is
-    unchanged.
+    unchanged. An unfinished run without any checkpoint starts over.
     """
     with start_attempt(job) as attempt:
         if attempt.earlier.finished and not options.finished_too:

@@ -97,7 +97,8 @@ def bottleneck_advice(
     on_policy: bool = False,
     unlimited_episodes: bool = False,
 ) -> str | None:
-    """Names the section that took most of the learner's time, and a setting that would shorten it.
+    """Names the section that took most of the learner's time (the time of updates counts half), and
+    a setting that would shorten it.
 
     `learner`: seconds per section; `unlimited_episodes`: whether evaluation episodes have no limit
     except one that the run chose. Returns None if no time has passed.

@@ -26,7 +26,7 @@ class Part(Protocol):
     """A part of an agent that is saved in checkpoints: networks, statistics or an optimizer."""
 
     def state_dict(self) -> Any:
-        """Returns the state without copying it, by names."""
+        """Returns the state, by name, without copying it."""
 
     def load_state_dict(self, state: Any) -> object:
         """Restores the state returned by `state_dict`."""

@@ -62,9 +62,8 @@ def copy_tensors(result: R) -> R:
 class Compiled(Generic[P, R]):
     """A function without side effects, compiled at its first call; owned by the learner's thread.
 
-    The first call imports torch._dynamo and takes seconds, or half a minute without a compilation
-    cache. On a GPU the calls become CUDA graphs, each of which overwrites its previous results, so
-    the caller gets copies that stay valid.
+    On a GPU the calls become CUDA graphs, each of which overwrites its previous results, so the
+    caller gets copies that stay valid.
     """
 
     def __init__(self, function: Callable[P, R], device: torch.device) -> None:

@@ -60,8 +60,8 @@ def learner_thread(num_threads: int, matmul_precision: str = "highest") -> Itera
 
     Denormals become 0, because they cost 13 % of a DQN update once Adam's averages decay through
     them. Torch threads that start within the block inherit this and keep it. The matmul precision
-    (highest, high or medium) is that of the whole process, which also keeps freed memory for the
-    next update until it ends.
+    (highest, high or medium) applies to the whole process, and so does `keep_freed_memory`, which
+    cannot be undone.
     """
     keep_freed_memory()
     # Read first: the first read in a thread adopts the value set last by any thread, such as an

@@ -25,7 +25,7 @@ from border_cli.core.spaces import (
 from border_cli.core.types import Array
 
 MOST_BOUND = 2**16  # wider integer bounds say nothing about typical values
-LIMIT = 10.0  # standard deviations at which normalised numbers are clipped, unlike in TD3-BC
+LIMIT = 10.0  # standard deviations at which normalised numbers are clipped
 
 # N observations, one array or one per key of a Dict space -> [N, encoded_size(space)]
 Encoder: TypeAlias = Callable[[Any], NDArray[np.float32]]

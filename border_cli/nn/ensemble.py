@@ -24,7 +24,7 @@ from border_cli.settings.networks import Activation
 
 
 class EnsembleMlp(nn.Module):
-    """E stacks of dense layers with `sizes` as in `Mlp`, initialised like `nn.Linear`.
+    """E stacks of dense layers of `sizes`, from inputs to outputs, initialised like `nn.Linear`.
 
     Dropout, layer norm and activation follow each hidden layer, in the order of Hiraoka et al.
     2022, "Dropout Q-functions for doubly efficient reinforcement learning", Figure 1.

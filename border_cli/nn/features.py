@@ -34,7 +34,7 @@ FeatureTensors: TypeAlias = Tensor | dict[str, Tensor]
 class Features(nn.Module):
     """Encodes observations; `normalize` gives real numbers mean 0 and standard deviation 1.
 
-    Integers are always scaled by their bounds or one-hot encoded. A user's network receives the
+    Integers are one-hot encoded or scaled, see `scaling_between`. A user's network receives the
     observation itself, with its real numbers normalised. Owns the float32 copies of the statistics.
     """
 

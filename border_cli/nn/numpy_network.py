@@ -1,4 +1,4 @@
-"""Networks for acting in numpy: for one observation, at least twice as fast as in torch.
+"""Networks for acting in numpy: for one row of numbers, at least twice as fast as in torch.
 
 The forward passes of `network.py`, `value_network.py` and `quantile_network.py`, without torch.
 """

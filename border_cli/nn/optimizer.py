@@ -66,8 +66,8 @@ def make_optimizer(
 ) -> TensorOptimizer:
     """Builds the optimizer named by `agent.optimizer`, for the trainable parameters.
 
-    An `epsilon` other than Adam's default is passed to any optimizer that accepts one. Raises
-    ConfigError if torch does not accept the name or the arguments.
+    An `epsilon` other than Adam's default is passed on. Raises ConfigError if torch does not
+    accept it, the name or the arguments.
     """
     leaves = [leaf for leaf in parameters if leaf.requires_grad]
     form = adam_form(name, kwargs, epsilon)

@@ -3,7 +3,7 @@
 The episodes are played greedily or with exploration, in the environment of evaluations. Each is
 recorded with its seed. The data set is written under a hidden name and renamed at the end. The
 reference scores are the mean return of 100 episodes of random actions and the best recorded score
-of the run. They are the same for all data sets of a run.
+of the run. With such a score, they are the same for all data sets of the run.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ def _references(
     """Returns the mean return of random actions, evaluated like the models of the run, and `best`.
     If `best` is None, the best mean return of the players replaces it.
 
-    In the run's own environment, the result does not depend on the seed and the players.
+    Otherwise, the result does not depend on the players, nor on the seed of the recording.
     """
     seed = effective.config.seed
     evaluator = build_evaluator(

@@ -107,7 +107,7 @@ def monitored(command: str) -> Iterator[None]:
 def watching(run_dir: Path, timeout_s: float) -> Iterator[None]:
     """Makes the monitor watch a run within the block, with its `trainer.stall_timeout_s`.
 
-    This function and those below do nothing without a monitor, as for callers of
+    This function and `set_stall_timeout` do nothing without a monitor, as for callers of
     `border_cli.train`.
     """
     _send(f"{timeout_s} {run_dir.absolute()}")

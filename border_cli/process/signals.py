@@ -35,7 +35,7 @@ NOTICE_S = 5.0  # how long the panel shows a transient message
 Handler = Callable[[int, FrameType | None], object]
 
 # One count per process: if a run saves and ends between two signals, the second one reaches the
-# handler that was installed before the run. Each block below resets the count when it begins.
+# handler that was installed before the run. `early_signals` and `stopping_on_signals` reset it.
 _signals = SignalCount()
 
 

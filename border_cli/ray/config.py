@@ -31,7 +31,7 @@ class RayConfig(ActorManagerConfig):
     resources: dict[str, float] = setting(
         {},
         "resources that each actor reserves: CPU, memory (bytes) and custom resources; {} means "
-        "one CPU on an existing cluster, and nothing if Ray is started on this machine",
+        "one CPU, or nothing if Ray is started on this machine for a given number of actors",
     )
     max_in_flight: int = setting(
         2, "maximum calls per actor; 2 lets it act while a result is being sent", low=1, high=16

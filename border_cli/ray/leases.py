@@ -1,7 +1,7 @@
 """Leases, which determine how many samples each actor of a cluster collects.
 
 A lease is one call: "act with these weights, return up to n samples". The learner's sample limit is
-divided into leases whose sum never exceeds it. An actor has at most `max_in_flight` leases, so that
+divided into leases whose sum never exceeds it. An actor has up to `max_in_flight` leases, so that
 it can act while its last result is being sent. The size of a lease follows the speed of the actor:
 if the limit allows, a call takes about `call_s`. This keeps the load on the broker and the network
 low and the weights fresh.
@@ -32,7 +32,7 @@ from border_cli.words import pluralize
 
 log = logging.getLogger(__name__)
 
-STARTS_S: Final = 120.0  # seconds for the first process to get resources, start and import modules
+STARTS_S: Final = 120.0  # longest time without an actor that builds its environments or acts
 CALLS_PER_S: Final = 30  # for all actors; a call costs several ms in actor, broker and raylet
 LONGEST_CALL_S: Final = 1.0
 GROWTH: Final = 4  # maximum ratio between the sizes of two successive leases
@@ -99,7 +99,7 @@ class LeaseSettings:
     """Limits that apply to all leases."""
 
     num_actors: int
-    paced_samples: int  # minimum samples of a lease, unless samples are scarce
+    paced_samples: int  # with fewer free samples, no lease is issued, unless they are scarce
     most_samples: int  # maximum number of samples of a lease
     max_in_flight: int
     max_restarts: int

@@ -1,7 +1,7 @@
 """Checks of the nodes of a cluster before they are used.
 
-Each node must have the same version of border_cli and pass a trial of the work that it will do,
-such as a few steps in the environment. If a node fails, the run is refused with the node's name.
+Each node that is large enough for an actor must have the same version of border_cli and pass a
+trial of its work, such as a few steps in the environment. The error names the first unusable node.
 """
 
 from __future__ import annotations

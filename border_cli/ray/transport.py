@@ -1,8 +1,8 @@
 """A non-blocking transport to actors on a Ray cluster, which reports results to a queue.
 
 When a call is finished, Ray invokes a callback in one of its threads, which adds a report to the
-queue and wakes the broker. Small weights are sent with each call. Large weights are put into Ray's
-object store once per version, and are released when the next version replaces them.
+queue and wakes the broker. Small weights are sent with each call that needs them. Large weights are
+put into Ray's object store by the first such call, and released when newer ones replace them.
 """
 
 from __future__ import annotations

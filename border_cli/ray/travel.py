@@ -28,8 +28,8 @@ def find_own_modules(names: Iterable[str]) -> list[str]:
     top_level = {name.partition(".")[0] for name in names}
     if "__main__" in top_level:
         raise ClusterRefused(
-            "actor_manager=ray: the script that was started cannot be imported on other machines: "
-            "move what actors use from it into a module, and name that in imports"
+            "the script that was started cannot be imported on other machines of the Ray cluster: "
+            "move what actors and evaluations use from it into a module, and name that in imports"
         )
     required = {path for name in top_level if (path := _find_path(name)) is not None}
     loaded = {path for name in list(sys.modules) if (path := _find_path(name)) is not None}

@@ -28,8 +28,8 @@ PROJECT = re.compile(r"[^/\\:]+")  # plain name, which cannot select an account,
 
 
 def refuse_store_here(tracker: str) -> None:
-    """Raises ConfigError if border_cli created the current directory and the tracker's package
-    would read settings or open a store in it."""
+    """Raises ConfigError if the current directory is in one that border_cli wrote and the tracker's
+    package would read settings or open a store in it."""
     mark = find_mark(Path.cwd())
     elsewhere = {"mlflow": os.environ.get("MLFLOW_TRACKING_URI"), "wandb": None}
     if mark and not elsewhere.get(tracker, tracker):
@@ -57,7 +57,8 @@ class TrackerConfig(RecorderConfig, path="recorder"):
 
     project: str | None = setting(
         None,
-        "project or experiment; null uses the environment variable of the package, or border_cli",
+        "project or experiment; null means $MLFLOW_EXPERIMENT_NAME or $WANDB_PROJECT, if set, or "
+        "border_cli",
     )
     close_timeout_s: float = setting(
         20.0, "maximum seconds to wait for pending deliveries at the end of a run", above=0

@@ -6,9 +6,9 @@ when its stdin is closed and everything is delivered, or when the time is up. It
 nor Hydra.
 
 Each tracker has a module of the same name, which imports the tracker's package and defines the
-class in `RUNS`. An instance is a run in the tracker. Its arguments are the state, where it stores
-IDs for later attempts, facts about the run, and a function that saves the state. `facts["init"]`
-contains arguments common to several packages.
+class in `RUNS`. An instance is a run in the tracker. Its arguments are the state (to which it adds
+IDs for later attempts), facts about the run, and a function that saves the state.
+`facts["init"]` contains arguments common to several packages.
 
 After SIGTERM the process exits when it next saves its state: between two events, and before and
 after opening a database. The exit status is 1 if records are still pending, and 2 after a refusal.

@@ -113,7 +113,7 @@ class RunView:
 
 
 def panel(view: RunView, memory: str, *, notice: str = "") -> RenderableType:
-    """Builds the live panel: eleven lines, or twelve while there is a problem.
+    """Builds the live panel: at most eleven lines, and one more while there is a problem.
 
     `memory` is already formatted. The line below the frame shows `notice`, a message from a signal
     handler; if it is empty, the line explains how to stop the run.

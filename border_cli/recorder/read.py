@@ -20,8 +20,8 @@ MOST_METRICS_NBYTES = 2**30
 def read_metrics(path: Path) -> list[dict[str, Any]]:
     """Returns the rows of a metrics.jsonl, oldest first; an incomplete last line is skipped.
 
-    Values that are not finite numbers are None. Raises `CheckpointError` if any other line is not
-    a JSON object or the file cannot be read.
+    Values that are not finite numbers are None. A missing file has no rows. Raises
+    `CheckpointError` if any other line is not a JSON object or the file cannot be read.
     """
     return list(_rows(path, b""))
 

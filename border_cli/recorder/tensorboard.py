@@ -38,7 +38,7 @@ SUFFIX = ".border"  # distinguishes our event files from those of users in the s
 
 
 class TensorboardRecorder(Recorder):
-    """Writes an event per row to a file in the run directory; it is on disk when `write` returns.
+    """Writes an event per row to a file in the run directory before `write` returns.
 
     TensorBoard stores values in 32 bits and steps in 64. Every attempt of a run has its own file.
     The settings of the run are a session of TensorBoard's HParams plug-in.
@@ -107,7 +107,7 @@ class TensorboardRecorder(Recorder):
         """Drops the rows after `position`, also in an open TensorBoard page.
 
         At a session start TensorBoard discards all values from that step on. An open page retains
-        rows at the last step before it, such as those of a run's last window.
+        dropped rows at the step of `position` itself, such as those of a run's last window.
         """
         path = self._path.with_name(Path(position["file"]).name)
         if not (path.name.startswith(PREFIX) and path.name.endswith(SUFFIX)):
@@ -122,10 +122,7 @@ class TensorboardRecorder(Recorder):
         self._is_rewound = True
 
     def end(self, ended: RunEnd) -> None:
-        """Writes the result for the HParams page.
-
-        A resume drops it, because it comes after the position of every checkpoint.
-        """
+        """Writes the result for the HParams page."""
         from border_cli.recorder.tensorboard_events import session_end
 
         if ended.best_score is not None:

@@ -31,7 +31,8 @@ def file_head(
 
     A resumed attempt also gets the marker that makes TensorBoard discard all values from `step` on.
     """
-    # Runs with equal settings are separate sessions. TensorBoard uses the first session of a run.
+    # An empty trial_id: by default, runs with equal settings would share a session group.
+    # TensorBoard uses the first session of a run.
     session = hparams_pb(settings, trial_id="", start_time_secs=began_s)
     events = [
         Event(wall_time=began_s, file_version="brain.Event:2"),

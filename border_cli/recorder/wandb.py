@@ -23,7 +23,6 @@ class WandbRun:
     ) -> None:
         self._id = state.setdefault("run", token_hex(4))
         save_state()
-        # Otherwise wandb would resolve `wandb-artifact://HOST/…` in a setting and log in at HOST.
         self._run = wandb.init(
             project=facts["project"] or os.environ.get("WANDB_PROJECT", "border_cli"),
             id=self._id,
@@ -33,6 +32,7 @@ class WandbRun:
             settings=wandb.Settings(
                 silent=True, console="off", x_disable_stats=True, disable_git=True
             ),
+            # wandb would resolve `wandb-artifact://HOST/…` in a setting and log in at HOST.
             **json.loads(json.dumps(facts["init"]).replace("artifact://", "artifact:")),
         )
         self._run.define_metric("*", step_metric=facts["step"])

@@ -26,8 +26,9 @@ class RingConfig(ReplayBufferConfig):
     frames: bool | None = setting(
         None,
         "stores each frame of stacked images (uint8 [frames, height, width]) once instead of in "
-        "every stack that contains it; null enables this only if a FrameStackObservation stacks "
-        "the images. Sampled transitions are the same",
+        "every stack that contains it; null enables this only if env.frame_stack, a "
+        "FrameStackObservation or the environment (stacks_frames) stacks the images. Sampled "
+        "transitions are the same",
         takes_memory=True,
     )
     dataset: str | None = setting(

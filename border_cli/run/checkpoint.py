@@ -1,7 +1,7 @@
 """Writes the learner's checkpoints in a dedicated thread.
 
-A save that fails, for example on a full disk, is reported and retried; training continues. If files
-that the save relies on were deleted, `check` ends the run.
+A failed save, for example on a full disk, is reported, and training continues; only a best model is
+retried. If files that the save relies on were deleted, `check` raises RunDeleted.
 """
 
 from __future__ import annotations

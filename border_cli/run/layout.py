@@ -142,7 +142,7 @@ def remove_files(folder: Path, layout: Layout, *, keep: Collection[str] = ()) ->
 
 
 def remove_attempt(run_dir: Path) -> None:
-    """Removes the files of an attempt that has no checkpoint, except its logs."""
+    """Removes the files of an attempt that has no checkpoint, except those in `KEPT`."""
     if not (run_dir / SETTINGS).is_file():
         return
     for entry, kind in [*layout_entries(run_dir)]:

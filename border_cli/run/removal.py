@@ -2,8 +2,8 @@
 
 A directory is changed only if one of its files has content that only `border_cli` writes. In it,
 only files with names in the layout and directories left empty are removed. Nothing is removed if a
-run may be running, or if a link has a name in the layout. The lock of the run is held, so that no
-process starts there meanwhile.
+run may be running, or if a link stands in place of a file or directory of the layout. The lock of
+the run is held, so that no process starts there meanwhile.
 """
 
 from __future__ import annotations

@@ -134,7 +134,7 @@ class RunFolder:
                 raise RunInUse(self.path)
 
     def refuse_no_run(self) -> None:
-        """Raises ConfigError if the directory to be resumed does not contain a single run."""
+        """Raises ConfigError if this is not a run directory; the directory of a sweep is none."""
         if not self.has_settings:
             raise ConfigError(
                 f"resume: {self.path} is not a run directory: there is no {SETTINGS}"
@@ -145,7 +145,8 @@ class RunFolder:
         """Returns how an attempt with these settings would start; writes nothing.
 
         Raises ConfigError if the attempt would start in the directory of another run, or if
-        settings were changed that a resumed run must keep.
+        settings were changed that a resumed run must keep, and CheckpointError if a finished run
+        would continue but has no checkpoint.
         """
         if config.resume is None:
             if self.has_run:

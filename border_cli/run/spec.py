@@ -26,8 +26,8 @@ def write_spec(run_dir: Path, spec: EnvSpec) -> None:
 
 
 def read_spec(folder: Path) -> EnvSpec | None:
-    """Reads the spaces of a run or of an exported policy. Returns None if there are none, as
-    after the file was deleted; raises `CheckpointError` if it is damaged."""
+    """Reads the spaces of a run or of an exported policy. Returns None if the file is missing;
+    raises `CheckpointError` if it is damaged."""
     path = folder / (POLICY_JSON if is_exported(folder) else ENV_JSON)
     if not path.exists():
         return None

@@ -50,7 +50,7 @@ class RunRecord:
     `status` is running, done, failed, interrupted or skipped; `read_run` also returns killed. Owned
     by the thread that runs the command, within a `RunLock`. Before `begin`, nothing is written and
     the document of the previous attempt stays valid. `begin` raises `OSError`. After it, a full
-    disk is logged or, for `progress`, ignored, and all methods raise `RunDeleted`.
+    disk is logged or, for `progress`, ignored, and a deleted run raises `RunDeleted`.
     """
 
     def __init__(

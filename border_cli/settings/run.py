@@ -21,7 +21,7 @@ INTERVALS = ("eval", "record", "save", "sync")  # prefixes of the trainer's inte
 # The exploration of an actor: None for the agent's settings, an amount, or the actor's own values
 # of the agent's `exploration_settings`.
 ActorExploration: TypeAlias = float | Mapping[str, Any] | None
-AUTO = "auto"  # value of `resume` that starts a run, or resumes the one in run_dir
+AUTO = "auto"  # value of `resume` (starts a run, or resumes the one in run_dir) and `num_actors`
 DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?|mps")
 
 
@@ -91,7 +91,8 @@ class EnvConfig(GroupConfig, path="env"):
     """Settings that every environment has."""
 
     named_by: ClassVar[str] = "id"  # setting that identifies the environment
-    # Whether id and wrappers may name a module before a colon, checked by `refuse_saved_id`.
+    # Whether id and wrappers may name a module before a colon. If so, the factory's
+    # `refuse_saved_id` checks saved ids.
     calls_by_name: ClassVar[bool] = False
 
     id: str | None = setting(None, "id of the environment; a preset such as env=cartpole sets it")
@@ -262,8 +263,8 @@ class TrainerConfig(GroupConfig, path="trainer"):
     )
     stop_confirmations: int = setting(
         2,
-        "number of times that an evaluation that reaches stop_at_score is repeated with new "
-        "episodes, as long as the mean over all episodes reaches it; this mean is the score",
+        "maximum number of times that an evaluation is extended by new episodes while the mean "
+        "over all its episodes reaches stop_at_score; this mean is the score",
         low=0,
         may_change=True,
     )
@@ -543,8 +544,8 @@ class RunConfig(Settings):
     )
     init_from: str | None = setting(
         None,
-        "RUN_DIR or one of its checkpoints: starts from these weights; for RUN_DIR, those of "
-        "its best model",
+        "RUN_DIR, one of its checkpoints or a folder of border-export: starts from these weights; "
+        "for RUN_DIR, those of its best model, or of its latest checkpoint if there is none",
     )
     dry_run: bool = setting(False, "prints what the run would do and need, without running it")
     quiet: bool = setting(
@@ -576,7 +577,7 @@ class RunConfig(Settings):
     sweep: SweepConfig = field(default_factory=SweepConfig)
 
     def __post_init__(self) -> None:
-        """Checks all combinations of settings from different groups."""
+        """Checks combinations of settings from different groups; see also `check_actors`."""
         super().__post_init__()
         if DEVICE.fullmatch(self.device) is None:
             self.refuse("device", self.device, "must be auto, cpu, cuda, cuda:N or mps")

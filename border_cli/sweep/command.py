@@ -1,8 +1,8 @@
 """A sweep, from its command line to the exit status of the command.
 
 The jobs of a grid form one batch, or several if `hydra.sweeper.max_batch_size` is set. Other
-sweepers propose one batch after another. Each batch is composed and checked, its jobs are written
-into their folders, and a launcher runs them. Their results are read from the folders.
+sweepers propose one batch after another. Jobs are composed and checked, those of a grid before the
+first batch. They are written into their folders, run by a launcher, and read from there.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def _count_parallel(plan: Plan, needs: Sequence[Needs]) -> int:
 
 
 def _count_fitting(needs: Sequence[Needs], config: RunConfig) -> int:
-    """Returns how many parallel jobs the cores and the memory allow."""
+    """Returns how many parallel jobs the cores and the memory allow; one if they use CUDA."""
     job_nbytes = PROCESS_NBYTES + max((need.nbytes for need in needs), default=0)
     cores = 1 if computes_on_cuda(config) else usable_cores()
     return max(1, min(cores, int(free_memory() // job_nbytes)))
@@ -197,7 +197,7 @@ class SweeperTask:
         terms = self._plan.terms
         (job,) = jobs_of(self._plan.composer, [overrides], terms, number)
         job = replace(job, folder=folder, command=self._plan.command)
-        return dry_build_jobs([job], known=self._tried).jobs[0]
+        return dry_build_jobs([job], tried_envs=self._tried).jobs[0]
 
     def _record_refusal(self, job: RefusedJob) -> None:
         """Records the refusal in the folder of the job."""

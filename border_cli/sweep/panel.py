@@ -1,4 +1,5 @@
-"""Progress of a sweep: a live table on a terminal, otherwise one line per finished job."""
+"""Progress of a sweep: a live table on a terminal, otherwise a line every 30 s. Each job that ends
+gets a line of its own."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ class JobView:
     """A running job, as shown in the panel."""
 
     number: int
-    label: str  # swept overrides, as typed
+    label: str  # swept overrides, or the seed of a trial's run
     folder: Path
     waits: bool = False  # whether it waits for a machine
 

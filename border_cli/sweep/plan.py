@@ -80,7 +80,8 @@ class Plan:
 
 
 def plan_sweep(composer: Composer, overrides: list[str], command: Sequence[str]) -> Plan:
-    """Plans the sweep of a command line. Raises ConfigError for the first job that is refused."""
+    """Plans the sweep of a command line. Raises ConfigError for the first job that is refused,
+    unless `sweep.skip_invalid` allows other jobs to run."""
     terms = sweep_terms(composer, overrides, OUR_LAUNCHER if usable_cores() > 1 else None)
     refuse_foreign(terms.root)
     if terms.jobs is None:

@@ -89,7 +89,7 @@ class JobLauncher(Protocol):
     cores: int  # cores that a job uses on its machine
 
     def refuse_missing(self) -> None:
-        """Raises if a required package is not installed. Called before jobs are composed."""
+        """Raises if a required package is not installed. Called before the dry build."""
 
     def at_once(self, jobs: int) -> int:
         """Returns how many of the sweep's `jobs` may run in parallel; `jobs` is 0 if unknown."""

@@ -31,8 +31,8 @@ class LaunchTerms:
 
     root: str  # the directory of the sweep, absolute
     at_once: int  # jobs that share the cores of one machine
-    cores: int | None = None  # cores granted to each job; None means all
-    scheduled: bool = False  # run by a scheduler, so that jobs may outlive the command
+    cores: int | None = None  # cores granted to each job; None means an equal share of the machine
+    scheduled: bool = False  # run by submitit, whose jobs may outlive the command
     pid: int = field(default_factory=os.getpid)  # process id of the command
     host: str = field(default_factory=platform.node)  # host name of the command
 

@@ -17,7 +17,7 @@ class AsyncConfig(ReplayRatioConfig):
 
 @dataclass(kw_only=True)
 class SyncConfig(ReplayRatioConfig):
-    """Actors and learner alternate in one thread; actors always use the newest weights."""
+    """Actors and learner alternate; actors always use the newest weights."""
 
     synchronous: ClassVar[bool] = True
 

@@ -87,7 +87,7 @@ class EpisodeLimit:
         mean_length: int = 0,
         on_decided: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """`num_envs`: environments of all actors; `mean_length`: of episodes, if there are none."""
+        """`num_envs`: environments of all actors. `mean_length`: of a data set's episodes, or 0."""
         self.steps: int | None = None
         self._needed = needed
         self._num_envs = num_envs
@@ -103,7 +103,7 @@ class EpisodeLimit:
         steps = self.steps = min(max(self.FACTOR * length, self.LEAST), self.MOST)
         log.info(
             "the environment has no time limit: evaluated episodes end after %s (%d times the "
-            "longest training episode so far, %d to %s); evaluator.max_episode_steps sets another "
+            "length of training episodes, %d to %s); evaluator.max_episode_steps sets another "
             "limit",
             *(pluralize(steps, "step"), self.FACTOR, self.LEAST, f"{self.MOST:,}"),
         )

@@ -47,9 +47,9 @@ class ReplayRatio(SampleBudget):
     """Couples samples and updates, so that learning does not depend on the machine's speed.
 
     Update k + 1 needs `warmup_period + k * samples_per_opt_step` samples in all; actors may collect
-    up to `slack` more. If the ratio is None, learner and actors run at their own speed after the
-    warm-up. `max_env_steps` limits the samples, too. The env steps may exceed it by those in
-    unfinished n-step windows and by the rest of a round of environments that step together.
+    up to `slack` more. If `samples_per_opt_step` is None, learner and actors run at their own
+    speed after the warm-up. `max_env_steps` limits the samples, too. The env steps may exceed it by
+    those in unfinished n-step windows and the rest of a round of environments that step together.
     """
 
     warmup_period: int
@@ -64,15 +64,15 @@ class ReplayRatio(SampleBudget):
         self.refill += max(0, math.ceil(missing))
 
     def needed(self, opt_steps: int) -> float:
-        ratio = self.samples_per_opt_step if self.samples_per_opt_step is not None else 0.0
-        due = self.warmup_period + opt_steps * ratio + self.refill
+        per_update = 0.0 if self.samples_per_opt_step is None else self.samples_per_opt_step
+        due = self.warmup_period + opt_steps * per_update + self.refill
         return due if due > 1 else 1.0
 
     def permitted(self, opt_steps: int) -> float:
         ahead = math.inf
-        ratio = self.samples_per_opt_step
-        if ratio is not None:
-            ahead = self.warmup_period + opt_steps * ratio + self.slack + self.refill
+        per_update = self.samples_per_opt_step
+        if per_update is not None:
+            ahead = self.warmup_period + opt_steps * per_update + self.slack + self.refill
         limit = self.max_env_steps
         return ahead if limit is None or ahead < limit else float(limit)
 
@@ -107,7 +107,7 @@ class OnlineTrainer(Trainer):
     def collect(self) -> bool:
         """Receives samples; waits for them only if too few for an update have arrived."""
         ready = self._ready()
-        if not ready:  # an empty poll must not hide a deadlock
+        if not ready:  # not `waiting(…)`, whose beat after each empty poll would hide a deadlock
             self.heartbeat.waiting_for = "samples"
         self.ingest(wait=not ready)
         return ready or self._ready()  # the number of samples never decreases

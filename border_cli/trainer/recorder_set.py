@@ -1,7 +1,6 @@
 """All recorders of a run behind one interface; a recorder that fails does not end the run.
 
-A recorder that cannot write (`OSError`) is called again for every row. After any other exception, a
-recorder is switched off.
+Only a `BorderError` does. `Recorder` in `core/output.py` describes what follows a failure.
 """
 
 from __future__ import annotations

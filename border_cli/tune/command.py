@@ -1,6 +1,6 @@
 """The `border-tune` command: whenever a process is free, it trains a run of the most useful trial.
 
-All runs of a trial reach a rung together, but trials do not wait for each other.
+A trial reaches a rung when all of its runs have, without waiting for other trials to do so.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ class Tuning:
                     f"{why}; only {size(free)} of disk space is left, so the study stops"
                 )
             self.deaths[folder] += 1
-            failed = facts.get("status") == "failed" and why != reason  # otherwise it never started
+            failed = facts.get("status") == "failed" and why != reason  # equal if it never began
             if failed or self.deaths[folder] > MOST_DEATHS:
                 self.trainings.remove(training)  # results of its other runs are ignored
                 self.trials.record_failure(training, f"{folder.name}: {why}")

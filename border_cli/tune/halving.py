@@ -30,8 +30,8 @@ from border_cli.tune.config import Score, TuneConfig
 from border_cli.tune.trials import Study
 
 PRIOR_DEGREES = 4  # maximum weight of the pooled variance, in degrees of freedom
-WORST = 3  # the worst 1/WORST of a rung may be pruned before all trials have started
-EARLY = 1 / 2  # fraction of the budget beyond the first rung that is reserved for late promotions
+WORST = 3  # only the worst 1/WORST of a rung may be pruned as significantly worse
+LATE_FRACTION = 1 / 2  # fraction of the budget beyond the first rung, for late promotions
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -124,7 +124,7 @@ def next_step(trials: Sequence[Standing], study: Study, config: TuneConfig) -> D
     spendable = study.trials * (config.max_cost * full - first)  # beyond the first rung
     left = spendable - sum(budgets[rung - 1] - first for rung in reached if rung)
     unstarted = len(trials) < study.trials
-    reserved = EARLY * spendable * unstarted
+    reserved = LATE_FRACTION * spendable * unstarted
     best_unknown = unstarted or any(trial.busy and not trial.samples for trial in trials)
     best = best_of(trials, rungs)
     needed = full - first if best_unknown else 0

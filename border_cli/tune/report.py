@@ -19,12 +19,20 @@ BEST_SHARE = 0.25  # fraction of the best trials, whose values are compared with
 
 def progress(root: Path, study: Study, rows: Sequence[TrialRow]) -> list[RunCurve]:
     """Returns a curve per seed: the best trial's score over the steps of all trials so far. Trials
-    are ordered by their end, unfinished ones last. Empty if there are no scores."""
+    are ordered by their end, unfinished ones last. A failed trial only adds its steps. Empty if
+    there are no scores."""
     rows = sorted((row for row in rows if row.scores), key=lambda row: row.ended or "later")
     steps = np.cumsum([float(study.seeds * row.budget) for row in rows])  # [N]
-    best = [rank_trials(rows[: num + 1])[0].scores for num in range(len(rows))]  # [N][S]
+    ranked = [rank_trials(rows[: num + 1]) for num in range(len(rows))]
+    best = [trials[0].scores for trials in ranked if trials]  # [M][S]
     return [
-        RunCurve(name=f"seed {seed}", env=study.env, group=str(root), x=steps, y=np.array(scores))
+        RunCurve(
+            name=f"seed {seed}",
+            env=study.env,
+            group=str(root),
+            x=steps[len(rows) - len(best) :],
+            y=np.array(scores),
+        )
         for seed, scores in enumerate(zip(*best, strict=True))
     ]
 

@@ -96,8 +96,8 @@ class TrialRuns:
     root: Path
 
     def jobs(self, training: Training) -> dict[Path, Job]:
-        """Returns a job per seed that ends at the rung, checked and dry-built. Raises ConfigError
-        if the settings are refused."""
+        """Returns a job per seed that ends at the rung, all checked, the first dry-built. Raises
+        ConfigError if the settings are refused."""
         common = [
             *self.overrides_for(training.settings),
             format_override("run_dir", str(self.root)),

@@ -90,7 +90,7 @@ class Hyperparameter:
         return ask(self.param, *self.ends, log=bool(self.log))
 
     def settings(self, param: Any) -> dict[str, Any]:
-        """Returns the settings for a parameter. Numbers are rounded to four significant digits."""
+        """Returns the settings for a parameter. Float parameters have four significant digits."""
         if self.choices:
             return self.choices[param]
         value = param if isinstance(param, int) else float(f"{param:.4g}")

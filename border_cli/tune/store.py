@@ -1,6 +1,6 @@
 """The trials of a study in Optuna's storage.
 
-A trial is RUNNING from its first step to the last decision about it, even while it waits at a rung.
+Once added, a trial is RUNNING until the last decision about it, even while it waits at a rung.
 """
 
 from __future__ import annotations

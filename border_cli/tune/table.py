@@ -25,7 +25,7 @@ class StudyPanel(LivePanel):
     other_lines = 13
 
     def show(self, running: Sequence[JobView], study: Study, rows: Sequence[TrialRow]) -> None:
-        """Updates the runs of this command and all trials, and redraws if a redraw is due."""
+        """Draws the runs of this command, the best trials and a summary, unless drawn recently."""
         self.draw(running, counts(study, rows), best_table(rank_trials(rows)[:BEST_WHILE_RUNNING]))
 
 

@@ -34,7 +34,7 @@ class Study:
     seeds: int  # number of seeds per trial: 0 to seeds - 1
     score: str  # last, best or auc
     last_evals: int
-    unit: str  # setting that the budgets limit: max_env_steps or max_opt_steps
+    unit: str  # setting that limits a run to a budget: max_env_steps or max_opt_steps
     interval: int  # steps between two evaluations
     budgets: Sequence[int]  # steps per seed at each rung; the last is the full limit
     trials: int

@@ -58,6 +58,19 @@ def test_each_seed_has_the_score_of_the_best_trial_so_far_over_the_steps_of_all_
     assert second.y.tolist() == [9, 3, 6, 7, 7]
 
 
+def test_a_failed_trial_is_never_the_best_but_its_steps_count() -> None:
+    rows = [
+        a_row(0, 9.0, status="fail", budget=100, ended="2026-01-01 00:00:00"),
+        a_row(1, 5.0, ended="2026-01-02 00:00:00"),
+        a_row(2, 9.0, status="fail", budget=100, ended="2026-01-03 00:00:00"),
+        a_row(3, 6.0, ended="2026-01-04 00:00:00"),
+    ]
+    (curve,) = progress(Path("S/my_study"), a_study(), rows)
+    assert curve.x.tolist() == [1200, 1400, 2400]
+    assert curve.y.tolist() == [5, 5, 6]
+    assert progress(Path("S/my_study"), a_study(), rows[:1]) == []
+
+
 def test_in_the_terminal_there_are_a_chart_the_best_trials_and_the_importance(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
