@@ -166,6 +166,11 @@ class Recorder(ABC):
     `OSError` (a full disk) the recorder is called again; after any other it is switched off.
     """
 
+    @property
+    def recorder_name(self) -> str:
+        """The name in messages and checkpoints; recorders of one class need different ones."""
+        return type(self).__name__
+
     @abstractmethod
     def write(self, step: RecordStep, metrics: Metrics, *, final: bool = False) -> None:
         """Records one row. `final` marks an evaluation made only because the run ended."""

@@ -54,6 +54,10 @@ class TrackerRecorder(Recorder):
         self._process: subprocess.Popen[bytes] | None = None
         self._end_s = 0.0  # deadline of `wait`
 
+    @property
+    def recorder_name(self) -> str:
+        return self._name
+
     def write(self, step: RecordStep, metrics: Metrics, *, final: bool = False) -> None:
         del final
         self._append("row", metrics={**metrics, **asdict(step), "attempt": self._attempt})

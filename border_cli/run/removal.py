@@ -138,8 +138,10 @@ def surplus_of(run_dir: Path, *, keep: int, milestone_interval: int) -> Surplus:
     folder = run_dir / "checkpoints"
     checkpoints = by_age(folder)
     removable = surplus(checkpoints, keep=keep, milestone_interval=milestone_interval)
-    newest = checkpoints[max(0, len(checkpoints) - keep) :]
-    if removable:
+    first = max(0, len(checkpoints) - keep)
+    older, newest = checkpoints[:first], checkpoints[first:]
+    loses_rows = any(checkpoint.manifest and checkpoint.manifest.replay for checkpoint in older)
+    if removable or (newest and loses_rows):  # milestones lose their transitions
         _refuse_no_valid_checkpoint(run_dir, newest)
     needed = named_chunks(newest)
     chunks = [path for path in (folder / REPLAY_FOLDER).glob("rows-*") if path.name not in needed]

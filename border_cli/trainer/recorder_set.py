@@ -24,7 +24,7 @@ class RecorderSet:
         self._recorders = recorders
         self.newest: dict[str, float] = {}  # newest value of every metric
         self.failures = 0  # number of failed calls, over all recorders
-        # By class name of the recorder:
+        # By name of the recorder:
         self._problems: dict[str, str] = {}  # reason why it currently cannot write
         self.switched_off: dict[str, str] = {}  # reason why it was switched off
 
@@ -34,13 +34,13 @@ class RecorderSet:
         return next(iter(self._problems.values()), None)
 
     def positions(self) -> State:
-        """Returns the positions of the recorders, by class name, for a checkpoint."""
+        """Returns the positions of the recorders, by name, for a checkpoint."""
         positions: dict[str, State] = {}
 
         def add(recorder: Recorder) -> None:
             position = recorder.position()
             if position is not None:
-                positions[type(recorder).__name__] = position
+                positions[recorder.recorder_name] = position
 
         self._call_all(add)
         return positions
@@ -48,7 +48,7 @@ class RecorderSet:
     def rewind(self, positions: Mapping[str, Any]) -> None:
         """Drops the rows after a checkpoint; a recorder without a position retains all rows."""
         for recorder in self._recorders:
-            position = positions.get(type(recorder).__name__)
+            position = positions.get(recorder.recorder_name)
             if position is not None:
                 recorder.rewind(position)
 
@@ -57,7 +57,7 @@ class RecorderSet:
         self.newest.update(metrics)
         for recorder in self._recorders:
             if self._try(recorder, lambda target: target.write(step, metrics, final=final)):
-                self._problems.pop(type(recorder).__name__, None)
+                self._problems.pop(recorder.recorder_name, None)
 
     def film(self, step: RecordStep, film: Film) -> None:
         """Passes a film to every recorder, or logs why there is none."""
@@ -92,7 +92,7 @@ class RecorderSet:
         self, recorder: Recorder, action: Callable[[Recorder], None], *, even_off: bool = False
     ) -> bool:
         """Returns whether the action succeeded. Re-raises a BorderError, which ends the run."""
-        name = type(recorder).__name__
+        name = recorder.recorder_name
         if name in self.switched_off and not even_off:
             return False
         try:

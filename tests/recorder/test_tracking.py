@@ -1,20 +1,24 @@
-"""End of the delivery process, with a fake MLflow whose store is slow to create."""
+"""Positions of two trackers, and the end of a delivery process whose store is slow to create."""
 
 from __future__ import annotations
 
 import fcntl
+import json
 import logging
 import os
 import signal
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from border_cli.core.output import RecordStep, RunEnd, RunInfo
-from border_cli.recorder.config import MlflowConfig
+from border_cli.recorder.config import MlflowConfig, WandbConfig
 from border_cli.recorder.tracking import TrackerRecorder, outbox_path, state_of
+from border_cli.trainer.recorder_set import RecorderSet
 
 # If the lock that keeps other processes from creating tables is held, the constructor of the client
 # waits until the test writes to the pipe `word`.
@@ -53,12 +57,40 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def recorder_in(run_dir: Path) -> TrackerRecorder:
-    (run_dir / "trackers").mkdir(parents=True)
-    info = RunInfo(
+def info_of(run_dir: Path) -> RunInfo:
+    (run_dir / "trackers").mkdir(parents=True, exist_ok=True)
+    return RunInfo(
         name="run", run_dir=run_dir, max_opt_steps=1, max_env_steps=None, max_time_s=None
     )
-    return TrackerRecorder(MlflowConfig(close_timeout_s=0.1), info=info)
+
+
+def recorder_in(run_dir: Path) -> TrackerRecorder:
+    return TrackerRecorder(MlflowConfig(close_timeout_s=0.1), info=info_of(run_dir))
+
+
+def test_each_of_two_trackers_has_its_own_position(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TrackerRecorder, "_start_process", Mock())
+    monkeypatch.setattr(TrackerRecorder, "_log_output", Mock())
+    info = info_of(tmp_path)
+
+    def opened() -> RecorderSet:
+        configs = MlflowConfig(project="a project with a longer name"), WandbConfig()
+        return RecorderSet([TrackerRecorder(config, info=info) for config in configs])
+
+    with closing(opened()) as first:
+        for opt_steps in range(3):
+            first.write(RecordStep(opt_steps=opt_steps, env_steps=1, time_s=0.0), {"loss": 1.0})
+        positions = first.positions()
+        first.write(RecordStep(opt_steps=3, env_steps=1, time_s=0.0), {"loss": 1.0})
+    with closing(opened()) as resumed:
+        resumed.rewind(positions)
+        resumed.write(RecordStep(opt_steps=4, env_steps=1, time_s=0.0), {"loss": 1.0})
+    for tracker in ("mlflow", "wandb"):
+        lines = outbox_path(tmp_path, tracker).read_bytes().splitlines()
+        kinds = [json.loads(line)["kind"] for line in lines]
+        assert kinds == ["begin", "row", "row", "row", "begin", "row"]
 
 
 @pytest.mark.slow  # waits five seconds for the event that is being delivered

@@ -189,9 +189,12 @@ def test_without_a_best_model_a_last_checkpoint_stays(tmp_path: Path, make_run: 
     assert steps_saved(case.run_dir) == [10]
 
 
-def test_nothing_is_pruned_where_what_would_stay_is_damaged(run: SmallRun) -> None:
+@pytest.mark.parametrize("milestone_interval", [0, 10])
+def test_nothing_is_pruned_where_what_would_stay_is_damaged(
+    run: SmallRun, milestone_interval: int
+) -> None:
     before = everything(run.run_dir)
     (run.folder / "0000000030" / "agent.npz").write_text("torn", encoding="utf-8")
     with pytest.raises(CheckpointError, match=r"agent\.npz is damaged"):
-        prune(run.run_dir, keep=1, milestone_interval=0)
+        prune(run.run_dir, keep=1, milestone_interval=milestone_interval)
     assert everything(run.run_dir) == sorted([*before, "run.lock"])
