@@ -20,7 +20,14 @@ Each part is also a command with its own options (`--help`):
     python -m benchmarks.prioritized  microseconds per prioritized batch, against a binary tree
     python -m benchmarks.matmul       microseconds per matrix product, with torch and with oneDNN
 
-The following are not part of the table. These need the extra `ray`, and the first one `bench-ray`:
+The following are not part of the table. The last two need the extras `bench` and `export`:
+
+    python -m benchmarks.backends       updates/s in numpy and in torch
+    python -m benchmarks.frames         memory of stacked images whose frames are stored once
+    python -m benchmarks.lockstep       slow environments in lockstep, against Stable-Baselines3
+    python -m benchmarks.exported       acts/s of exported policies: numpy, ONNX and torch
+
+These need the extra `ray`, and the first one `bench-ray`:
 
     python -m benchmarks.ray_sampling    samples/s through Ray: border_cli, RLlib and TorchRL
     python -m benchmarks.ray_memory      memory while 10,000,000 samples pass through Ray

@@ -59,7 +59,7 @@ def train(
     checkpoints of the run are damaged, and RunFailed if the run cannot continue.
 
     `env` replaces `env.id`: it is called with `env.kwargs` to create each environment. It must be
-    picklable if actors run in processes.
+    picklable if actors run in processes or evaluations in the background.
 
     The settings are checked again, because a caller may have changed them since `compose`.
     """
@@ -67,6 +67,7 @@ def train(
     config = check_settings(
         config if env is None else replace(config, env=with_python_env(config.env, env))
     )
+    config.check_actors()
     if evaluator is not None:  # a caller's evaluator runs in this process
         config = replace(config, evaluator=replace(config.evaluator, background=False))
     register_builtin()

@@ -3,9 +3,9 @@
 BorderError
  ├── ConfigError             settings refused before anything is built        exit 2
  │    ├── UnknownSetting     a Python caller assigned a setting that does not exist
- │    ├── NotBegun           the run directory belongs to another run
+ │    ├── NotBegun           the run directory is in use, or its run cannot continue
  │    ├── MissingPackage     a chosen component needs a package               exit 2
- │    ├── ClusterRefused     a Ray cluster cannot run the requested jobs      exit 2
+ │    ├── ClusterRefused     a Ray cluster is unreachable or unsuitable       exit 2
  │    └── ProbeFailed        the environment failed in a trial before the run exit 2
  ├── RunFailed               the run cannot continue                          exit 1
  │    ├── ActorCrashed       an actor used up its restarts or fails repeatedly
@@ -63,7 +63,7 @@ class UnknownSetting(ConfigError, AttributeError):
 
 
 class NotBegun(ConfigError):
-    """The run directory belongs to another run; nothing in it was changed."""
+    """The run directory is in use, or has a run that the job cannot continue; it is unchanged."""
 
 
 class MissingPackage(ConfigError):
@@ -81,7 +81,7 @@ class MissingPackage(ConfigError):
 
 
 class ClusterRefused(ConfigError):
-    """A Ray cluster or one of its nodes cannot run the requested jobs. Can be pickled unchanged."""
+    """A Ray cluster is unreachable or cannot run what is requested. Can be pickled unchanged."""
 
 
 class ProbeFailed(ConfigError):
@@ -89,7 +89,7 @@ class ProbeFailed(ConfigError):
 
 
 class RunFailed(BorderError):
-    """The run ended before its budget was used up; saved files are retained."""
+    """A run, sweep or study failed, or a command on saved runs; saved files are retained."""
 
 
 class ActorCrashed(RunFailed):
@@ -124,7 +124,7 @@ class ActorHung(RunFailed):
 
 
 class Stalled(RunFailed):
-    """A component made no progress for `trainer.stall_timeout_s`; contains all thread stacks."""
+    """A component made no progress for `trainer.stall_timeout_s`; contains thread stacks."""
 
 
 class BadStep(RunFailed):
@@ -156,7 +156,7 @@ class RunDeleted(RunFailed):
 
 
 class NotFinite(RunFailed):
-    """A value is NaN or infinite; the message names the quantity and the step."""
+    """A value is NaN or infinite; the message names the quantity and the update."""
 
 
 class Interrupted(BorderError):

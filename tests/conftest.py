@@ -23,9 +23,9 @@ from xdist.scheduler import WorkStealingScheduling
 from border_cli.registry import GROUPS, NETWORKS, register_builtin
 from tests.support import leftovers
 
-signal.signal(
-    signal.SIGINT, signal.default_int_handler
-)  # ignored if the suite runs in the background
+# A suite in the background inherits SIGINT as ignored, and one under nohup SIGHUP.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 TQDM_THREAD = "tqdm_monitor"  # one per process, started by the progress bars of torch.compile
 GRACE_S = 5.0
@@ -106,7 +106,7 @@ def write(folder: Path) -> Callable[[str, str], Path]:
 
 @pytest.fixture
 def own_modules(folder: Path) -> Iterator[None]:
-    """Makes modules in `folder` importable, and removes what they register afterwards."""
+    """Makes modules in `folder` importable; afterwards removes them and what they registered."""
     register_builtin()
     before = {group: dict(registry._entries) for group, registry in GROUPS.items()}
     networks = dict(NETWORKS._targets)

@@ -29,6 +29,12 @@ def test_a_resumed_run_tells_a_callback_what_a_whole_one_does(kind: str) -> None
     assert (whole.around, after.around) == (["whole", "done"], ["run", "done"])
 
 
+def test_a_run_that_a_callback_ended_goes_on_with_another_one(folder: Path) -> None:
+    train(compose(*SMALL, *PACE, "trainer=sync"), callbacks=[StopsAt(45)])
+    resume("run", callbacks=[StopsAt(60)])
+    assert facts_of(folder / "run")["opt_steps"] == 60
+
+
 MODULE = """
 from dataclasses import dataclass
 

@@ -6,11 +6,13 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from border_cli import registry
+from border_cli import compose, registry, train
+from border_cli.errors import ConfigError
 from tests.support.commands import QUICK, facts_of, isolated, train_status
 
 ROOMS = ("analysis", "dataset.minari_files", "evaluator.film", "ray", "sweep")
@@ -64,6 +66,10 @@ def test_an_engine_of_a_user_runs_actors_evaluations_and_jobs(tmp_path: Path) ->
         assert engine.USED == ["actors", "evaluations"]
         assert engine.PoolConfig.asked > 0
         assert train_status(*typed, "trainer=sync", "run_dir=T") == 2  # has no `lockstep`
+        config = compose(*typed[2:], config_dir="conf")
+        config = replace(config, trainer=compose("trainer=sync").trainer)
+        with pytest.raises(ConfigError, match="actor_manager=pool does not work with trainer=sync"):
+            train(config)
         jobs = ("-m", "seed=1,2", "run_dir=S", "hydra/launcher=pool", "hydra.launcher.jobs=1")
         assert train_status(*typed, *jobs) == 0
     assert engine.USED[2:] == ["jobs below S"]

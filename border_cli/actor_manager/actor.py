@@ -62,7 +62,7 @@ class StepTimer:
         return True
 
     def record(self, section: int, *, less_s: float = 0.0) -> None:
-        """Adds the time since the last call, minus `less_s`, to this section."""
+        """Adds `TIMED_EVERY` times the time since the last call, less `less_s`, to a section."""
         now_s = self._clock.now_s()
         self.seconds[section] += TIMED_EVERY * max(0.0, now_s - self._since_s - less_s)
         self._since_s = now_s
@@ -364,7 +364,7 @@ class ActorFactory:
     modules: Sequence[str] = ()  # all modules the settings refer to, needed on other machines
     clock: Clock = field(default_factory=MonotonicClock)
     weight_forms: ArrayForms = field(default_factory=dict)  # dtype and shape of each weight array
-    extras: Sequence[Column] = ()  # columns that the agent adds to the standard ones
+    extras: Sequence[Column] = ()  # columns in addition to the standard ones
     returns_gamma: float | None = None  # discount of running returns; None means no returns
     trial: Callable[[], None] | None = None  # test to run on another machine first
     run_name: str = "run"

@@ -252,7 +252,7 @@ class LockstepActorManager(ReproducibleActorManager[LockstepWorker]):
             for worker in begun:
                 if worker in failed:
                     continue
-                self._acquire(worker)  # again after the first of several steps
+                self._acquire(worker)  # a grant for this step, if `_step_all` has not acquired it
                 answer = worker.finish()
                 for message in answer.messages:
                     self._send(message)

@@ -68,12 +68,12 @@ def rows_in_proxy(actor: Mapping[str, Any] | None) -> int:
 class ActorRecord:
     """The counters of one actor over all its incarnations and attempts.
 
-    The actor's worker or supervisor calls `begin` and `end`; any thread may read the counters.
+    Only one thread calls `begin` and `end`; any thread may read the counters.
     """
 
     def __init__(self, actor_id: int, clock: Clock) -> None:
         self.actor_id = actor_id
-        self.earlier = SavedActor(stats=ActorStats(actor_id=actor_id))  # counters so far
+        self.earlier = SavedActor(stats=ActorStats(actor_id=actor_id))  # after earlier attempts
         self._clock = clock
         self._began_s: float | None = None
         self._ended_s: float | None = None
@@ -122,7 +122,7 @@ class SavedActors:
 
     actors: Sequence[SavedActor]  # in the order of their ids
     samples: int = 0  # transitions that the learner received from all actors
-    first: int = 0  # next actor to step in the serial manager
+    first: int = 0  # next actor to step, in reproducible managers
     # Actors of earlier attempts with ids of `num_actors` or more. They are saved so that later
     # actors with the same ids never reuse their seeds.
     removed: Sequence[SavedActor] = ()

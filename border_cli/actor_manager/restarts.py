@@ -1,9 +1,9 @@
 """The limit on restarts of a failing actor, and the pauses before them.
 
 Each failure is logged with its traceback and followed by a pause, which starts at 0.1 s, doubles
-with every failure up to 5 s, and is reset when samples are delivered. A run ends immediately if a
-restarted actor, before it delivers a sample, raises the same type of exception from the same lines
-as before. The death of a process (a signal, a hang) may be random and counts only against
+with every failure up to 5 s, and is reset when samples are delivered. If a restarted actor, before
+it delivers a sample, raises the same type of exception from the same lines as before, it is not
+restarted again. The death of a process (a signal, a hang) may be random and counts only against
 `max_restarts`.
 """
 

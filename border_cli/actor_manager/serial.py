@@ -14,7 +14,7 @@ from border_cli.settings.run import ActorManagerConfig
 
 
 class ReproducibleActorManager(LocalActorManager[AnyWorker]):
-    """The base class of managers whose actors step in a fixed order, only within `receive`.
+    """The base class of managers whose actors step only within `receive`; messages are ordered.
 
     Runs with one seed are bit-identical.
     """

@@ -13,8 +13,8 @@ UNLIMITED = 2**62  # samples
 class SharedRateLimiter:
     """A non-blocking rate limiter for actor processes; owned by the learner's thread.
 
-    An actor gets its next grant once half of the last one is used up. When a process is killed, its
-    grant passes to the next process of the same actor.
+    An actor gets its next grant once it has at most `n_buffer` / 2 samples left. When a process is
+    killed, its grant passes to the next process of the same actor.
     """
 
     def __init__(self, channels: Sequence[SharedChannel], n_buffer: int) -> None:

@@ -75,13 +75,12 @@ class ActorHandle:
         """Returns the actor for a checkpoint; samples not yet received count as lost."""
         stats, collected = self._read_counters(received)
         lost = stats.lost_samples + collected - received
-        # A process that has taken no step has not used its seeds.
+        # Without a beat, no process has built its actor, so no seeds were used.
         begun = self.restarts.count + 1 if self.channel.actor[BEATS] else 0
         return self.record.saved(replace(stats, lost_samples=lost), begun)
 
     def _read_counters(self, received: int) -> tuple[ActorStats, int]:
-        """Returns the counters of this attempt, and the samples collected and not lost, all read
-        under the lock."""
+        """Returns the counters of this attempt, and the samples collected and not lost."""
         with self._counting:
             collected, env_steps = self.channel.counts()
             lost = self.channel.actor[LOST]

@@ -73,7 +73,7 @@ class Worker(Generic[AnyActor]):
         self._begun = 0  # number of incarnations started
         self._past = ActorStats(actor_id=actor_id)  # counters of earlier incarnations
         self._state: State | None = None  # saved state for the next incarnation
-        self._counting = threading.Lock()  # held while counters are added or read
+        self._counting = threading.RLock()  # held while counters are added or read
         self.blocked_s = 0.0  # seconds spent waiting for the rate limiter
         self.sent = 0  # samples in all messages
         self.collected = 0  # samples collected and not lost
@@ -194,9 +194,10 @@ class Worker(Generic[AnyActor]):
         `received` is the number of samples the learner has received. Samples are read before env
         steps, because the actor counts env steps first.
         """
-        # During a step, the actor may have sent more samples than it has counted.
-        collected = max(self.collected, self.sent, received)
-        attempt = self._read_counters(received)
+        with self._counting:
+            # During a step, the actor may have sent more samples than it has counted.
+            collected = max(self.collected, self.sent, received)
+            attempt = self._read_counters(received)
         lost = attempt.lost_samples + collected - received
         return self.record.saved(replace(attempt, lost_samples=lost), self._begun)
 

@@ -103,7 +103,7 @@ def discrete_actions(spec: EnvSpec, agent: str, max_joint_actions: int) -> Discr
             f"agent={agent} learns a value for each joint action, and "
             f"{format_space(spec.action)} of env.id={spec.id} has {n:,} of them, more than "
             f"agent.max_joint_actions={max_joint_actions}. Raise it, or use agent=discrete_sac, "
-            "bc, awac or iql, which choose each component independently"
+            "ppo, bc, awac or iql, which choose each component independently"
         )
     return DiscreteActions(spec.action)
 

@@ -2,7 +2,7 @@
 
 Pomerleau 1989, "ALVINN: an autonomous land vehicle in a neural network". The losses are negative
 log-likelihoods: cross entropy for discrete actions, squared error (a Gaussian with constant
-variance) for continuous actions, or that of a tanh-squashed Gaussian if `stochastic` is set.
+variance) for continuous actions, or with `stochastic` -log pi of a tanh-squashed Gaussian.
 """
 
 from __future__ import annotations

@@ -38,8 +38,8 @@ class Density(ABC):
 
     @abstractmethod
     def backward(self, by_log_prob: AnyTensor, by_entropy: float) -> tuple[AnyTensor, ...]:
-        """Returns the gradients of a loss with respect to the policy's outputs, and `log_std` of a
-        Gaussian, from those with respect to log_prob and entropy. [B] -> [B, outputs], [A]"""
+        """Returns the gradients of a loss with respect to outputs and, for a Gaussian, `log_std`,
+        from those with respect to log_prob and entropy. [B] -> [B, outputs], [A] or [H, A]"""
 
 
 class ChoiceDensity(Density):
@@ -114,8 +114,8 @@ class GaussianDensity(Density):
 class StateDependentDensity(GaussianDensity):
     """The density of generalised state-dependent exploration, see `StateDependentPolicy`.
 
-    The last hidden layer is a constant in it: the loss changes the noise by `log_std` alone, as in
-    Stable-Baselines3.
+    The last hidden layer is treated as a constant: only `log_std` gets a gradient from the noise,
+    as in Stable-Baselines3.
     """
 
     def __init__(

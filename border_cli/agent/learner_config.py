@@ -62,8 +62,8 @@ class LearnerConfig(AgentConfig):
     matmul: Matmul = setting(
         Matmul.auto,
         "matmul backend of dense layers on a CPU: mkl (torch's default) or onednn. auto chooses "
-        "onednn on AMD processors with AVX-512, and mkl otherwise or with "
-        "matmul_precision=medium",
+        "onednn on AMD processors with AVX-512, and mkl otherwise; matmul_precision=medium always "
+        "uses mkl",
         may_change=True,
     )
     compile: bool = setting(
@@ -75,7 +75,7 @@ class LearnerConfig(AgentConfig):
     normalize_obs: bool | None = setting(
         False,
         "standardises float observations with running statistics, which are saved with the "
-        "model; integers are always one-hot encoded or scaled by their bounds. null means "
+        "model; integers are one-hot encoded, or scaled by bounds of up to 65,536. null means "
         "true if there are floats and no images",
     )
     normalize_reward: bool = setting(

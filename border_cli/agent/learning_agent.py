@@ -167,9 +167,9 @@ class LearningAgent(Agent):
     def learn(self, batch: TensorBatch) -> Update | None:
         """Performs one update, already counted in `opt_steps`. Returns None if it is skipped.
 
-        Observations are features, and rewards are normalised if configured. Actions of a bounded
-        Box are scaled to [-1, 1], to which densities, entropies and noise refer; policies scale
-        actions back.
+        Except in PPO, observations are features, rewards are normalised if configured, and actions
+        of a bounded Box are scaled to [-1, 1], to which densities, entropies and noise refer;
+        policies scale actions back.
         """
 
     def update(self, batch: Batch) -> Update | None:

@@ -8,7 +8,7 @@ clipped at 10 (`max_grad_norm`), and there are 50 quantiles instead of 200. The 
 kappa, as in Dabney, Ostrovski, Silver and Munos 2018, "Implicit quantile networks for
 distributional reinforcement learning", equation 3, so that it becomes the quantile regression loss
 as kappa goes to 0; for the paper's kappa of 1 nothing changes. Actions can be ranked by the mean
-over a range of quantiles (Section 3.1 of the same paper). The target network is a Polyak average
+over a range of quantiles (Section 3.1 of the IQN paper). The target network is a Polyak average
 and the online network chooses the next action; in the paper the target network is a periodic copy
 and chooses it (`tau=1 target_interval=10000 double=false`). The defaults of learning rate and batch
 size suit small problems (docs/agents/differences.md).

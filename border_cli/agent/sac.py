@@ -11,8 +11,8 @@ Deviations from REDQ and DroQ: the target entropy is minus the number of action 
 SAC; both papers' authors set it per environment (`target_entropy`: Hopper -1, Walker2d and
 HalfCheetah -3, Ant -4, Humanoid -2). Weights are initialised as in torch.nn.Linear; the authors use
 Xavier uniform weights and zero biases. The squared error is halved, as in SAC, which does not
-affect Adam's steps. The actor is updated after the critics, as in Algorithm 1 of SAC, and not
-before them as in the code of REDQ. DroQ's `dropout` is 0.01 for every environment, as in one of its
+affect Adam's steps. The actor's loss uses the updated critics, as in Algorithm 1 of SAC; the code
+of REDQ uses the previous ones. DroQ's `dropout` is 0.01 for every environment, as in one of its
 authors' two codes; the other has 0.0001 for Hopper, 0.005 for Walker2d and 0.1 for Humanoid.
 """
 
@@ -141,7 +141,7 @@ class Sizes(NamedTuple):
     """Sizes of the networks, and the default target entropy, for an action space."""
 
     actor_outputs: int
-    action: int  # numbers of an action that the critics take
+    action: int  # size of the critics' action input
     critic_outputs: int
     target_entropy: float  # in nats
 
@@ -221,7 +221,7 @@ class SoftActorCritic(LearningAgent):
         """Returns the loss of the actor."""
 
     def sizes(self) -> Sizes:
-        """Returns the sizes for the action space; raises ConfigError for a Box without bounds."""
+        """Returns the sizes for the action space; raises ConfigError unless it is a bounded Box."""
         size = bounded_actions(self.spec, self.name).size
         return Sizes(2 * size, size, 1, -float(size))
 

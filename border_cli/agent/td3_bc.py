@@ -4,7 +4,7 @@ Fujimoto and Gu 2021, "A minimalist approach to offline reinforcement learning",
 conf/agent/td3_bc.yaml enables the normalisation of observations, as in the paper.
 Deviations from the paper: Q is divided by its mean absolute value at the actor's actions instead of
 those in the data, as in the authors' code. When observations are normalised, 1e-8 is added to the
-variance instead of 1e-3 to the standard deviation; a standard deviation of 1 changes by 0.1 %, and
+variance instead of 1e-3 to the standard deviation: one of 1 stays 1 instead of becoming 1.001, and
 constant columns are divided by 1e-4 instead of 1e-3. Normalised observations are clipped at 10
 standard deviations. The squared error of the critics is halved, which does not affect Adam's steps.
 """

@@ -8,7 +8,7 @@ the quantiles of its target and those of the critics, over all pairs and critics
 Deviations: critics have two layers of 256 instead of three of 512 (`critic_hidden`).
 `dropped_quantiles` is 2 for every environment; the paper uses 5 for Hopper and 0 for HalfCheetah.
 The loss is summed over the critics and not averaged as in the authors' code, which does not affect
-Adam's steps. The actor is updated after the critics; in the authors' code before them.
+Adam's steps. The actor's loss uses the updated critics; in the authors' code, the previous ones.
 """
 
 from __future__ import annotations

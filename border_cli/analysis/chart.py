@@ -18,7 +18,7 @@ def color(group: int) -> str:
 
 
 def mark(group: int, groups: int, *, colored: bool) -> str:
-    """Returns the marker of a curve: a line, or a letter if there are too few colours."""
+    """Returns the marker of a curve: a line, or a letter without colours or with too few."""
     letters = string.ascii_uppercase
     return LINE if colored and groups <= len(COLORS) else letters[group % len(letters)]
 

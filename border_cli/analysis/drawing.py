@@ -27,7 +27,7 @@ from border_cli.errors import ConfigError
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#E69F00")
 DASHES: tuple[tuple[float, ...], ...] = ((), (5, 1.6), (1.2, 1.4), (7, 1.6, 1.2, 1.6))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", "*", ">")
-MARKS = 7  # number of markers on a curve
+MARKS = 7  # minimum number of markers on a curve with as many points
 GOLDEN = 0.618034  # golden ratio: marker offsets n * GOLDEN mod 1 are well separated
 PANEL_INCHES = (4.8, 3.6)
 ALONE_INCHES = 6.0  # width of a single panel

@@ -56,7 +56,7 @@ class Row:
     """A run in a list, or a sweep job that has not started."""
 
     run: SavedRun
-    values: Mapping[str, Any]  # column -> value, for sweeps including the job; times in seconds
+    values: Mapping[str, Any]  # column -> value, for sweeps including the job; spans in seconds
     swept: Mapping[str, str | None] = field(
         default_factory=dict
     )  # overrides, if it has not started

@@ -52,8 +52,9 @@ def find_earlier_run(job: Job) -> EarlierRun:
     """Returns the earlier run in the folder of a job. `start_attempt` checks the folder again
     when the job starts.
 
-    Raises ConfigError if a process is running there, if the run has other settings, or if something
-    else has the name of one of our files. In a sweep, this includes the folder itself.
+    Raises ConfigError if a process is running there, if the run has other settings or `resume` is
+    not set, or if something else has the name of one of our files (in a sweep, also the folder).
+    Raises CheckpointError if a finished run would continue but has no checkpoint.
     """
     if job.in_sweep and job.folder.is_symlink():
         raise ConfigError(f"{job.folder} is a symbolic link; a job needs a real directory")

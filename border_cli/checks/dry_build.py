@@ -1,7 +1,7 @@
 """The dry build: tries the environments, and builds agent and policies once, before a run starts.
 
 The trial (`launch/trial.py`) steps the environment with fixed seeds, both as a single instance and
-as its vector implementation if the run uses one, and calls `compute_reward` for hindsight replay.
+as its vector implementation if the run uses one. Hindsight replay: `compute_reward` is called, too.
 `evaluator.env` is tried if it differs, and evaluation environments are constructed alongside one
 for training. A sweep tries equal settings once, and a failure affects only the jobs with them. A
 call that does not return within `stall_timeout_s` is interrupted and ends the command, even a sweep

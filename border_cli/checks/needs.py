@@ -84,8 +84,8 @@ def training_needs(effective: EffectiveSettings, spec: EnvSpec, agent: Agent, na
 
 
 def refuse_unmet(needs: Sequence[Needs]) -> None:
-    """Raises ConfigError if the largest of these needs exceeds the usable memory. The others are
-    not needed at the same time."""
+    """Raises ConfigError if the largest of these needs exceeds the usable memory. By default, a
+    sweep runs only as many jobs at once as fit."""
     free = free_memory()
     largest = max(needs, key=lambda need: need.nbytes, default=None)
     if largest is None or largest.nbytes <= USABLE * free:

@@ -1,4 +1,4 @@
-"""The commands. Errors become messages and exit statuses here."""
+"""The commands. `command_frame` turns errors into messages and exit statuses."""
 
 import sys
 

@@ -43,7 +43,8 @@ border-eval: evaluates a saved model of a run.
                                    border-export
   checkpoint=best|latest|STEP      the model to evaluate; default: best, or latest if there is no
                                    best model yet
-  episodes=N                       number of episodes; default: evaluator.num_episodes of the run
+  episodes=N                       number of episodes; default: evaluator.num_episodes of the run,
+                                   and for its best model those that confirmed the score, too
   seed=N                           plays fresh episodes; default: the episodes of the run's own
                                    evaluations, which reproduce its recorded best score
   env=NAME, env.id=ID, env.kwargs.obstacles=5, …
@@ -53,7 +54,7 @@ border-eval: evaluates a saved model of a run.
   video=FILE.mp4|.gif              films the episodes, with step and return under each frame; needs
                                    pip install "border-cli[video,render]" but no display
   trust=true                       also imports modules from the directories that the run recorded,
-                                   and from RUN_DIR itself; only for runs whose code you trust
+                                   and does not check its environment; only for code that you trust
   --json                           prints one JSON object instead of the table
   --version, --help
 

@@ -45,7 +45,7 @@ border-export: writes a saved model as a folder that needs neither the run nor i
   onnx=false                       leaves out policy.onnx
   film=true                        also films one more episode: film.mp4
   trust=true                       also imports modules from the directories that the run recorded,
-                                   and from RUN_DIR itself; only for runs whose code you trust
+                                   and does not check its environment; only for code that you trust
   --verify                         runs every format of an exported folder on its observations
   --json                           prints one JSON object instead of the lines
   --version, --help

@@ -26,9 +26,9 @@ SETTINGS of every run (settings of an option: border-train agent=dqn --help)
 {settings}
 
 WITH resume=RUN_DIR or --from RUN_DIR, for this command only
-  trust=true  also imports modules from the directories that the run recorded, and from the run
-              directory itself. Use it only for runs whose code you trust; it is never saved or read
-              from a file
+  trust=true  also imports modules from the directories that the run recorded, and does not check
+              its environment. Use it only for code that you trust; it is never saved or read from
+              a file
 
 FLAGS, in any position
 {flags}

@@ -54,7 +54,7 @@ episodes as a Minari data set.
                                    as in border-train
   overwrite=true                   replaces an existing data set of the same id
   trust=true                       also imports modules from the directories that the run recorded,
-                                   and from RUN_DIR itself; only for runs whose code you trust
+                                   and does not check its environment; only for code that you trust
   --json                           prints one JSON object instead of the table
   --version, --help
 

@@ -48,8 +48,8 @@ border-runs: lists runs, compares two, and removes what is no longer needed.
                       a sweep directory, jobs that have not started are listed as well
   --where CONDITIONS  only runs that meet all conditions: 'agent=sac best>200 age<7d'. Keys are
                       those of the list (status, agent, env, seed, best, last, opt_steps, env_steps,
-                      duration, age, host, started, reason, folder) and all settings, such as
-                      agent.gamma; comparisons are = != < <= > >=; * in a text matches anything
+                      duration, age, host, started, ended, reason, folder) and all settings, such
+                      as agent.gamma; comparisons are = != < <= > >=; * in a text matches anything
   --sort KEY          sorts numbers from high to low and texts from A to Z; --sort=-KEY reverses
                       the order; default: newest run first, the jobs of a sweep by number
   --json              prints one list (diff: one object) with all values and settings
@@ -236,7 +236,7 @@ def _width(columns: Mapping[str, Sequence[str]]) -> int:
 
 
 def _failure_reasons(rows: Sequence[Row]) -> list[str]:
-    """Returns why jobs of a sweep failed, one line each."""
+    """Returns why jobs of a sweep failed, were stopped or skipped, one line each."""
     return [
         f"job {row.value('job')} {row.value('status')}: {row.value('reason') or 'no run.json'}"
         for row in rows

@@ -46,7 +46,8 @@ if TYPE_CHECKING:
 def compose(
     *overrides: str, config_dir: str | None = None, config_name: str = "config"
 ) -> RunConfig:
-    """Returns the checked settings that `border-train OVERRIDES` would use.
+    """Returns the checked settings that `border-train OVERRIDES` would use, but does not read those
+    of the run in `resume=RUN_DIR`; see `border_cli.resume`.
 
     Restores Hydra's global state, also inside another Hydra app and in threads.
     """

@@ -17,7 +17,8 @@ from border_cli.config.files import Files, takes_several
 from border_cli.config.search_path import SEARCH
 from border_cli.errors import ConfigError
 from border_cli.registry import ENVS, GROUPS
-from border_cli.settings.run import AUTO
+from border_cli.settings.base import Settings
+from border_cli.settings.run import AUTO, SECTIONS, RunConfig
 from border_cli.settings.schedule import SCHEDULE_KEYS
 from border_cli.system.files import full_path
 from border_cli.words import unknown
@@ -64,11 +65,13 @@ def normalize_overrides(texts: Sequence[str]) -> list[str]:
 
 def _is_whole_float(override: Override) -> bool:
     """Returns whether an integer setting is given as a whole float, such as 1e5."""
-    group, _, name = override.key_or_group.partition(".")
     value = override.value()
-    if group not in GROUPS or not isinstance(value, float) or not value.is_integer():
+    if not isinstance(value, float) or not value.is_integer():
         return False
-    fields = [entry.config_type.__dataclass_fields__.get(name) for entry in GROUPS[group]]
+    group, _, name = override.key_or_group.rpartition(".")
+    classes: list[type[Settings]] = [entry.config_type for entry in GROUPS.get(group, ())]
+    classes += [RunConfig] if not group else [SECTIONS[group]] if group in SECTIONS else []
+    fields = [settings.__dataclass_fields__.get(name) for settings in classes]
     return any(str(field.type).startswith("int") for field in fields if field is not None)
 
 
@@ -88,7 +91,7 @@ def without_trust(texts: Sequence[str]) -> tuple[list[str], bool]:
 
 
 def run_to_resume(overrides: Sequence[str]) -> Path | None:
-    """Returns the absolute path of `resume=RUN_DIR`; None if it is not set, or is `auto`."""
+    """Returns the absolute path of `resume=RUN_DIR`; None if unset, null, `auto` or swept."""
     typed = parse_overrides(overrides)
     resumes = [item for item in typed if item.key_or_group == "resume" and not item.is_delete()]
     if not resumes or resumes[-1].is_sweep_override():

@@ -97,8 +97,8 @@ def refuse_beside_resume(
 
 
 def drop_saved_choices(saved: SavedSettings, overrides: Sequence[str]) -> list[str]:
-    """Returns the overrides without those that choose a saved option again: `agent=dqn` must not
-    reset a resumed DQN run to the values of that option."""
+    """Returns the overrides without those that choose a saved option again, except in groups that
+    may change: `agent=dqn` must not reset a resumed DQN run to the values of that option."""
     options = saved_options(saved.settings)
 
     def is_saved(override: Override) -> bool:

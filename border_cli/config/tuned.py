@@ -16,7 +16,7 @@ Values do not apply if the chosen option differs too much from the one that the 
   the settings in its file (such as `n_steps`) take precedence over tuned values.
 - With `trainer=offline`, the trainer values of a file made for an online trainer are dropped.
 
-`drop_weaker` then ensures that all limits of a run come from the same place. If intervals are set
+`drop_weaker` then takes the limits in steps and time from one place only. If intervals are set
 in both updates and env steps, the one that is set nearer to the command line applies.
 """
 
@@ -47,7 +47,7 @@ from border_cli.settings.run import INTERVALS, TrainerConfig
 # Limits that are certain to end a run, unlike `trainer.stop_at_score` and `trainer.patience`.
 HARD_LIMITS = {"trainer.max_opt_steps", "trainer.max_env_steps", "trainer.max_time_s"}
 ALL_LIMITS = {*HARD_LIMITS, "trainer.stop_at_score", "trainer.patience"}
-# Settings that only online trainers have: a file that sets one is made for an online trainer.
+# Settings that only online trainers use: a file that sets one is made for an online trainer.
 OF_ONLINE_TRAINERS = {"samples_per_opt_step", "warmup_period", "sync_interval"}
 # Pairs of an interval in updates and one in env steps, of which only one applies.
 PAIRS = [{f"trainer.{name}_interval", f"trainer.{name}_interval_env_steps"} for name in INTERVALS]

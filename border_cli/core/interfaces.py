@@ -42,7 +42,7 @@ class Policy(ABC):
 
     @abstractmethod
     def act(self, obs: Array, *, explore: bool) -> NDArray[Any]:
-        """Returns actions for N observations [N, …]: [N] int64, or [N, A] float32."""
+        """Returns actions for N observations [N, …]: [N] int64, or [N, A] float32 or int64."""
 
     def explore(self, obs: Array) -> tuple[NDArray[Any], Mapping[str, NDArray[Any]]]:
         """Returns exploring actions [N, …] and the columns that `Agent.extras` declares, [N, …]
@@ -194,7 +194,7 @@ class Env(ABC):
         """Closes the environments; may be called twice."""
 
     def state_dict(self) -> State:
-        """Returns what `resume` needs: the seed and the past actions of each running episode,
+        """Returns what `resume` needs: the number and the past actions of each running episode,
         and the observations to act on next."""
         return {}
 
@@ -433,11 +433,11 @@ class ActorStats:
 
 
 class ActorManager(ABC):
-    """Runs actors between `__enter__` and `__exit__`; none outlives the `with` block."""
+    """Runs actors between `__enter__` and `__exit__`; only a hung thread outlives the block."""
 
     # Whether actors step only within `receive`, so that two runs with one seed are bit-identical
     # and a resumed run continues every episode. After `stop`, `state_dict` then still returns the
-    # state before it, including the steps that the actors had gathered.
+    # state before it, including the samples that the actors had not sent.
     reproducible: ClassVar[bool] = False
 
     @property
@@ -454,19 +454,19 @@ class ActorManager(ABC):
 
     @abstractmethod
     def publish(self, snapshot: Snapshot) -> None:
-        """Makes these weights the newest; called once before the first `permit`."""
+        """Makes these weights the newest; the first call must precede the first `permit`."""
 
     @abstractmethod
     def permit(self, samples_total: float) -> None:
-        """Allows the actors to collect up to `samples_total` samples overall. Never decreases. The
-        first call starts the actors."""
+        """Allows the actors to collect up to `samples_total` samples overall. Never decreases.
+        Before the first call, actors take no step."""
 
     @abstractmethod
     def receive(self, timeout_s: float = 0.0) -> list[Experience]:
         """Returns the messages that have arrived; waits up to `timeout_s` if there are none.
 
         Their arrays are valid until the next call, after which actors may overwrite them.
-        Raises `ActorCrashed` once an actor has used up its restarts.
+        Raises `ActorCrashed` if an actor fails for good; with Ray, only if no actor is left.
         """
 
     def receive_all(self, timeout_s: float) -> list[Experience]:
@@ -500,7 +500,7 @@ class ActorManager(ABC):
 
     @abstractmethod
     def heartbeats(self) -> Sequence[MonitoredPart]:
-        """Returns one heartbeat per actor, for the watchdog."""
+        """Returns one heartbeat per actor (with Ray, only the broker's), for the watchdog."""
 
     @abstractmethod
     def gauges(self) -> Metrics:

@@ -21,7 +21,7 @@ class RunState:
     All parts are copies except the transitions, of which `Checkpoints.save` takes a snapshot.
     """
 
-    counters: Mapping[str, float]  # opt_steps, env_steps, samples_total, time_s
+    counters: Mapping[str, float]  # opt_steps, env_steps, samples_total, out_of_bounds, time_s
     agent: Mapping[str, Any]  # `Agent.state_dict`
     run: State  # everything else
     replay_buffer: ReplayBuffer  # source of the transitions
@@ -51,8 +51,8 @@ class SaveReport:
 class Checkpoints(Protocol):
     """A store of checkpoints and best models; called by the learner's thread only.
 
-    A separate thread writes them. A failed write (an `OSError`) is logged immediately and counted;
-    it never raises here.
+    A separate thread writes them. Only deleted files raise an error here, in `check`; any other
+    failure is logged immediately and counted.
     """
 
     @property
@@ -125,7 +125,7 @@ class Progress:
     """The progress of a run, sent to recorders several times a second, even in the warm-up."""
 
     step: RecordStep
-    phase: str  # warm-up, collecting, learning, evaluating, saving, stopping
+    phase: str  # warm-up, collecting, learning, evaluating, stopping
     samples_total: int
     gauges: Metrics  # newest values of all metrics, including those of the actor manager
     problem: str | None = None  # current failure, such as a full disk

@@ -81,7 +81,7 @@ class ValueConverter:
         unbounded = self._is_real or _spans_dtype(space.low, space.high, self.dtype)
         self._low: Any = int(space.low) if self._is_choice else space.low
         self._high: Any = int(space.high) if self._is_choice else space.high
-        # Arrays of this dtype and shape need no conversion; None means that all are checked.
+        # Arrays of this dtype and shape need no checks; None means that all are checked.
         self.plain_dtype = np.dtype(space.dtype) if unbounded else None
 
     def write(self, rows: Any, i: int, value: Any) -> None:

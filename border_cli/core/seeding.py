@@ -48,7 +48,7 @@ def restore_generator(rng: np.random.Generator, state: Mapping[str, Any]) -> Non
 
 
 def derived_seeds(seed: int, num_actors: int) -> dict[str, Any]:
-    """Returns all seeds derived from `seed`; for each actor, that of its first incarnation."""
+    """Returns the seeds for `run.json`; for each actor, the first seed of its environments."""
     return {
         "seed": seed,
         "learner": derived_seed(seed, Branch.LEARNER),

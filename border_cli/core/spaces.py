@@ -72,11 +72,11 @@ class RawSpace:
 
     @property
     def row_dtype(self) -> np.dtype[Any]:
-        """The dtype of rows: floats of at most 32 bits, as in networks; pixels stay uint8."""
+        """The dtype of rows: floats have 32 bits, as in networks; pixels stay uint8."""
         if self.kind != "Box":
             return np.dtype(np.int64)
         dtype = np.dtype(self.dtype)
-        return np.dtype(np.float32) if dtype.kind == "f" and dtype.itemsize > 4 else dtype
+        return np.dtype(np.float32) if dtype.kind == "f" else dtype
 
     @property
     def start(self) -> NDArray[Any]:

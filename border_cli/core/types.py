@@ -41,7 +41,7 @@ class Transitions:
     """
 
     obs: Array  # [M, …]
-    action: NDArray[Any]  # [M] int64, or [M, A] float32
+    action: NDArray[Any]  # [M] int64, or [M, A] float32 or int64 (MultiDiscrete)
     reward: NDArray[np.float32]  # [M]  r1 + g r2 + … over its k steps
     discount: NDArray[np.float32]  # [M]  g**k, or 0 if the episode TERMINATED within them
     next_obs: Array  # [M, …]  true successor, never a reset observation
@@ -143,7 +143,7 @@ class Snapshot:
     env_steps: int  # total that the learner has received, for exploration schedules
     warm_up: bool  # whether actors act uniformly at random with this snapshot
     arrays: Mapping[str, NDArray[Any]]
-    episode_limit: int | None = None  # env steps per evaluated episode; None uses the env's limit
+    episode_limit: int | None = None  # env steps per evaluated episode; None if another one is set
 
 
 def _no_td_error() -> NDArray[Any]:

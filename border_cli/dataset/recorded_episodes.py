@@ -196,7 +196,7 @@ def _refuse_invalid(where: str, episode: RecordedEpisode, space: LeafSpace) -> N
     bad = np.append((taken != 1).any(axis=1), False) | (mask.max(axis=1) != 1)  # [T + 1]
     if bad.any():
         step = int(bad.argmax())
-        action = episode.action[step].tolist() if step < len(episode) else "any"
+        action = episode.action[step].tolist() if step < len(episode) else "every action"
         raise ConfigError(
             f"{where}: step {step} has the {ACTION_MASK} {mask[step].tolist()}, which excludes "
             f"{action}; env.action_mask=false ignores masks in info"

@@ -165,7 +165,8 @@ def _construct_unwrapped(config: GymConfig, render: str | None) -> gym.Env[Any, 
             "env.kwargs, or name a function that returns the environment: env.id=my_module:make"
         ) from error
     if own_limit is not None and env.unwrapped.spec is not None:
-        env.unwrapped.spec.max_episode_steps = own_limit  # read by TimeAwareObservation
+        # Read by TimeAwareObservation, which counts each repetition of `frame_skip`.
+        env.unwrapped.spec.max_episode_steps = own_limit * config.frame_skip
     return env
 
 
@@ -284,7 +285,7 @@ def find_spec(env_id: str | None) -> registration.EnvSpec:
             raise ConfigError(
                 f"env.id={env_id} was passed to train(env=…) in Python: open the run with "
                 "resume(…, env=…) or load_policy(…, env=…). A class or function at the top level "
-                "of a module does not need this: it is found by its name"
+                "of an imported module does not need this: it is found by its name"
             ) from error
         raise ConfigError(
             f"env.id={env_id} is not registered with Gymnasium: {error} {_suggest_id(home, name)}"

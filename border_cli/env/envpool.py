@@ -91,10 +91,10 @@ class PoolVector(gym.vector.VectorEnv[Any, Any, Any]):
     """N environments of EnvPool, constructed anew by each `reset` because EnvPool takes its seed in
     the constructor. Used by one thread.
 
-    A step after an end only resets. EnvPool reports a termination in the last step before its time
-    limit as a truncation, so its limit is one step later, and this class truncates. MiniGrid's own
-    limit is part of its rewards and cannot be moved: if a failure ends an episode in that step, it
-    counts as truncated. The limit of dm_control is its own, too, and its episodes never terminate.
+    A step after an end only resets. EnvPool reports a termination in the step of its time limit as
+    a truncation, so EnvPool gets a limit one step later, and this class truncates. MiniGrid's own
+    limit is part of its rewards and cannot be moved: a failure in the step of the limit counts as
+    truncated. The limit of dm_control is its own, too, and its episodes never terminate.
     """
 
     metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012 - declared as in Gymnasium

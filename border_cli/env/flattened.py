@@ -39,8 +39,7 @@ def flat_space(space: Any) -> Any:
 
 
 def flatten_observations(space: Any, recorded: Any, count: int) -> NDArray[Any]:
-    """Flattens `count` observations of a space. Raises `BadStep` if one is not in the space.
-    [T + 1, n]"""
+    """Flattens `count` observations of a space. Raises `BadStep` if that fails. [T + 1, n]"""
     try:
         rows = [spaces.flatten(space, _at(recorded, t)) for t in range(count)]
     except (LookupError, TypeError, ValueError) as error:

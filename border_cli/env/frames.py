@@ -49,7 +49,8 @@ class ImageChange:
 
 
 class Frames(gym.Wrapper[Any, Any, Any, Any]):
-    """Repeats each action `frame_skip` times or to the end, sums rewards, and changes images."""
+    """Repeats each action `frame_skip` times or until the episode ends, sums the rewards, and
+    changes images."""
 
     def __init__(self, env: gym.Env[Any, Any], config: GymConfig) -> None:
         super().__init__(env)

@@ -89,7 +89,7 @@ class GymGoalRewards(GoalRewards):
 
     def terminated(self, achieved: NDArray[Any], desired: NDArray[Any]) -> NDArray[np.bool_] | None:
         """Returns whether M pairs of goals end an episode [M]; None without `compute_terminated`,
-        which is called once per pair if it does not accept several."""
+        which is called once per pair if it does not return M flags."""
         method = self._terminated
         if method is None:
             return None

@@ -1,7 +1,7 @@
 """N Gymnasium environments stepped in one loop, with a separate seed for each episode.
 
-Gymnasium's `SyncVectorEnv` is not used, because its episodes do not have separate seeds. Here, an
-episode that ends is followed by the next one within the same step.
+Gymnasium's `SyncVectorEnv` is not used, because its episodes do not have separate seeds. In
+training, the step that ends an episode also starts the next one; in evaluations, none follows.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from border_cli.system.display import choose_renderer
 
 log = logging.getLogger(__name__)
 
-TIDY_EVERY = 1024  # steps between two removals of the actions of finished episodes
+TIDY_EVERY = 1024  # stored steps at whose multiples actions of finished episodes are dropped
 
 
 class GymEnv(Env):
@@ -91,7 +91,7 @@ class GymEnv(Env):
     def _clear(self, seed: int) -> None:
         """Resets the state of all episodes. The next episodes derive their seeds from `seed`."""
         self._obs: Array = self._allocate()  # [N, …]
-        self._live = list(range(self.num_envs))  # environments that still act
+        self._acting = list(range(self.num_envs))  # environments that still act
         self._seed = seed
         self._number = [0] * self.num_envs  # number of the running episode, from 0
         self._score = [0.0] * self.num_envs  # returns of the running episodes
@@ -185,7 +185,7 @@ class GymEnv(Env):
         actions = self._read(action)
         i = 0
         try:
-            for i in self._live:
+            for i in self._acting:
                 answer = envs[i].step(actions[i])
                 try:  # as in `unpack_step`; a call would cost more than the check
                     observation, r, terminated, truncated, info = answer
@@ -255,7 +255,7 @@ class GymEnv(Env):
 
     def _allocate_next(self) -> Array:
         """Allocates the next observations. Environments at rest repeat their last observation."""
-        if len(self._live) == self.num_envs:
+        if len(self._acting) == self.num_envs:
             return self._allocate()
         return map_array(np.copy, self._obs)
 
@@ -263,7 +263,7 @@ class GymEnv(Env):
         """Returns the observations to act on after the episodes of `ended`. In training, starts the
         next episodes. [N, …]"""
         if not self._training:
-            self._live = [i for i in self._live if i not in ended]
+            self._acting = [i for i in self._acting if i not in ended]
             return next_obs
         act_obs = map_array(np.copy, next_obs)
         for i in ended:

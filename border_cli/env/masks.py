@@ -151,5 +151,6 @@ class ActionMasks(gym.Wrapper[Any, Any, Any, Any]):
             return np.ones(self._read.size, np.uint8)
         where = "observation" if self._by_key else "info"
         raise BadStep(
-            f"the {ACTION_MASK} in {where} is missing or leaves no action (env.action_mask=true)"
+            f"the {ACTION_MASK} in {where} is missing or leaves no action; env.action_mask=false "
+            "ignores masks"
         )

@@ -31,4 +31,4 @@ def drawn_frame(env: gym.Env[Any, Any], env_id: str) -> NDArray[np.uint8]:
             f"pixels [height, width, 3], got {format_value(rendered)}; its render_modes: "
             f"{env.metadata.get('render_modes')}"
         )
-    return np.array(frame[..., :3], np.uint8)  # without a channel of transparency
+    return np.array(frame[..., :3], np.uint8)  # without the alpha channel

@@ -1,8 +1,9 @@
 """Environments passed from Python, as a callable that returns a `gymnasium.Env`.
 
-A class or function at the top level of a module becomes `module:name` in the settings, so that
-every command finds it. Any other callable gets an id that only this process knows, and must be
-passed again to open the run. If two have the same name, the newer one replaces the older.
+A class or function at the top level of an imported module becomes `module:name` in the settings, so
+that every command finds it. Any other callable, such as one of `__main__`, gets an id that only
+this process knows, and must be passed again to open the run. If two have the same name, the newer
+one replaces the older.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Runs evaluations in a separate process while training continues.
 
-One evaluation runs at a time; an evaluation that comes due meanwhile is skipped, counted and
-reported. If the process dies or hangs, a new one evaluates the snapshot again, up to three times in
-all. An exception in the evaluator ends the run. The end of a run waits for a running evaluation. By
+One evaluation runs at a time; an evaluation that comes due meanwhile is skipped with a warning. If
+the process dies or hangs, a new one evaluates the snapshot again, up to three processes in all. An
+exception in the evaluator ends the run. The end of a run waits for a running evaluation. By
 default, a bit-reproducible run evaluates inline (`runner.py`), because the time at which a
 background result arrives depends on the machine.
 """
@@ -40,8 +40,7 @@ DONE: Final = "done"  # evaluation
 class BackgroundEvaluationRunner(EvaluationRunner, MonitoredPart):
     """A runner that evaluates in a separate process; called by the learner's thread.
 
-    `open` starts the process, which reuses its environments. If the process dies or hangs during
-    an evaluation, a new process evaluates the snapshot again.
+    `open` starts the process, which reuses its environments.
     """
 
     in_background = True

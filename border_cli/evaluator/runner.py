@@ -1,7 +1,7 @@
 """Inline evaluation in the learner's thread, and the parts from which other runners are built.
 
-Agent state and counters are copied with the snapshot, so the best model saved is exactly the one
-that was evaluated.
+For evaluations in the background, `trainer/evaluating.py` copies the agent's state with the
+snapshot, so the best model saved is exactly the one that was evaluated.
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ class EvaluationParts:
 
 
 class InlineEvaluationRunner(EvaluationRunner):
-    """A runner that evaluates within `submit`, in the learner's thread, while training pauses. A
-    bit-reproducible run uses it by default.
+    """A runner that evaluates within `submit`, in the learner's thread, while training pauses. The
+    default for most runs, see `EffectiveSettings.evaluates_in_background`.
 
     Every snapshot gets a new policy, so that no result depends on earlier ones.
     """

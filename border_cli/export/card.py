@@ -34,7 +34,7 @@ border-train --from DIR init_from=DIR
 ```
 """
 FILES = """\
-| file | content |
+| file, if exported | content |
 | --- | --- |
 | `policy.json` | spaces, encodings, network, greedy choice; the SHA-256 of the files |
 | `policy.npz` | weights for acting with numpy alone |
@@ -42,7 +42,7 @@ FILES = """\
 | `model.safetensors` | all weights including those of the critics, for further training |
 | `verification.npz` | observations, and the policy's outputs and actions for them |
 | `resolved.yaml` | all settings of the run |
-| `film.mp4` | a film of an episode, if requested |
+| `film.mp4` | a film of an episode |
 """
 
 

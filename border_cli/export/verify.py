@@ -53,7 +53,8 @@ def verify_export(folder: ExportedFolder) -> list[str]:
 
 
 def _row_errors(saved: NDArray[Any], actual: NDArray[Any]) -> NDArray[np.float64]:
-    """Returns the largest difference in each row; infinite if shapes or dtypes differ. [N]"""
+    """Returns the largest difference in each row, relative as in `TOLERANCE`; infinite if shapes or
+    dtypes differ. [N]"""
     if (saved.shape, saved.dtype) != (actual.shape, actual.dtype):
         return np.full(len(saved), np.inf)
     saved, actual = (array.astype(np.float64).reshape(len(array), -1) for array in (saved, actual))

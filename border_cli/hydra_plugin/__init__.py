@@ -78,7 +78,7 @@ def register() -> None:
         namespace.__path__ = []
     sys.modules[NAME] = sys.modules[__name__]
     Plugins.instance().register(SweepLauncher)
-    # Again, because a plugin of Hydra with the same name may have been imported since.
+    # Again, because another plug-in may have registered a launcher of the same name since.
     _store()
 
 

@@ -94,7 +94,7 @@ def env_factory(effective: EffectiveSettings) -> EnvFactory:
 
 
 def normalizing_wrappers(effective: EffectiveSettings) -> dict[str, str]:
-    """Maps the normalizing wrappers in `env.wrappers` to the agent settings that should replace
+    """Maps the normalising wrappers in `env.wrappers` to the agent settings that should replace
     them."""
     env = effective.env
     return normalizing(env.wrappers) if isinstance(env, GymConfig) else {}

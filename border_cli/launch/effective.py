@@ -68,7 +68,7 @@ class EffectiveSettings:
     @property
     def slack(self) -> int:
         """The number of samples by which actors may run ahead of the replay ratio: two full
-        messages per actor.
+        messages per actor, and at least four.
 
         One message would avoid a deadlock, but if many actors sent partly filled messages at once,
         learner and actors would alternate. In lockstep that is not reproducible, they should: the

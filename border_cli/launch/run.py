@@ -135,7 +135,10 @@ class Run:
         self.changed = attempt.earlier.changed  # changed settings of a resumed run
         self.newest: VerifiedCheckpoint | None = None  # the checkpoint that the run resumes from
         self._resumes = attempt.earlier.resumes
-        self._was_finished = attempt.earlier.start is Start.CONTINUED and attempt.folder.is_done
+        # Callbacks passed in Python are not settings, so a caller may have changed them.
+        self._clears_stops = attempt.folder.is_done and (
+            attempt.earlier.start is Start.CONTINUED or options.callbacks is not None
+        )
         self._options = options
         self._clock = MonotonicClock()
         self._lock, self._folder = attempt.lock, attempt.folder
@@ -220,8 +223,8 @@ class Run:
         return [*recorders, ProgressRecorder(info, self._record.progress)]
 
     def _close_recorders(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """Closes the recorders. If training began, first reports the end of the run to recorders
-        and callbacks. Used as an exit callback."""
+        """Closes the recorders. If the run was built and not deleted, first reports its end to
+        recorders and callbacks. Used as an exit callback."""
         del kind, trace
         try:
             if self._built is not None and not isinstance(error, RunDeleted):
@@ -273,7 +276,7 @@ class Run:
         if self._saved is not None:
             self.newest = _restore(self._saved, trainer, store)
             self._saved = None  # frees the weights from the checkpoint
-            if self._was_finished:
+            if self._clears_stops:
                 self._callbacks.clear_stops()
         self._built = parts, trainer
 

@@ -92,7 +92,7 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """The architecture of networks up to their outputs; shared by all networks of an agent."""
+    """The architecture of an agent's networks up to their outputs; critics may have other sizes."""
 
     observation: Space
     kind: str = "auto"  # value of agent.network

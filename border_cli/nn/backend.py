@@ -132,7 +132,7 @@ class Backend(ABC):
 
     @abstractmethod
     def make_parameter(self, name: str, value: NDArray[np.float32]) -> Part:
-        """Builds a parameter outside of networks. [n]"""
+        """Builds a parameter outside of networks."""
 
     @abstractmethod
     def make_optimizer(

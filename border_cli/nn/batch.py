@@ -19,7 +19,7 @@ class TensorBatch(NamedTuple):
     """The fields of `core.types.Batch` that updates use."""
 
     obs: TensorObs  # [B, …]
-    action: AnyTensor  # [B, 1] int64, or [B, A] float32
+    action: AnyTensor  # [B, K] int64, K components, or [B, A] float32
     reward: AnyTensor  # [B, 1]
     discount: AnyTensor  # [B, 1]
     next_obs: TensorObs  # [B, …]

@@ -85,9 +85,9 @@ class StochasticNetwork(Network, ABC):
 class GaussianNetwork(StochasticNetwork):
     """N(tanh(x), std), clipped to [-1, 1], with state-independent standard deviations.
 
-    The authors of AWAC and IQL use it in their code. Samples are not squashed by tanh, so recorded
-    actions at the bounds have a finite density. `NumpyNetwork` outputs x, and the policy computes
-    the rest.
+    The authors of AWAC and IQL use it, AWAC's without clipping. Samples are not squashed by tanh,
+    so recorded actions at the bounds have a finite density. `NumpyNetwork` outputs x, and the
+    policy computes the rest.
     """
 
     def __init__(self, architecture: Architecture, outputs: int, rng: np.random.Generator) -> None:

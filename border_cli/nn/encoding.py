@@ -32,7 +32,7 @@ Encoder: TypeAlias = Callable[[Any], NDArray[np.float32]]
 
 
 class Scaling(NamedTuple):
-    """The map from x to (x - low) * factor; both are one number, or one per column or channel."""
+    """The map from x to (x - low) * factor; each is one number, or one per column or channel."""
 
     low: float | NDArray[np.float32]
     factor: float | NDArray[np.float32]

@@ -218,7 +218,7 @@ IMAGE_NETWORKS: dict[str, type[PlainCnn | ImpalaResNet]] = {
 
 
 class ImageTorso(Torso):
-    """Encodes each image by a network of its own, and adds the other parts of an observation."""
+    """Encodes each image by its own network, and concatenates the other parts of an observation."""
 
     def __init__(self, architecture: Architecture, rng: np.random.Generator) -> None:
         networks = [

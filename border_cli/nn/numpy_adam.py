@@ -60,7 +60,7 @@ class NumpyAdam(Optimizer):
 
     def _move(self, weights: Rows, gradient: Rows) -> None:
         """Updates the moments and the weights (Algorithm 1). The bias corrections are applied to
-        the learning rate and epsilon, as at the end of Section 2 of the paper."""
+        the learning rate and epsilon, as at the end of Section 2 of Kingma and Ba 2015."""
         spare, (beta_1, beta_2) = self._spare, self._form.betas
         self._mean *= beta_1
         np.multiply(gradient, 1 - beta_1, out=spare)

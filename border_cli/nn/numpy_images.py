@@ -47,7 +47,7 @@ class _Convolution(NamedTuple):
         return height, width
 
     @property
-    def size_below(self) -> int:
+    def window_values(self) -> int:
         """Number of values in all windows of one image."""
         return math.prod(self.sides_after) * len(self.weight)
 
@@ -89,7 +89,7 @@ class _Group:
         self, convolutions: Sequence[_Convolution], count: int, low: NDArray[np.float32] | None
     ) -> None:
         # Shared: no convolution needs the windows of another, and reused memory stays in the cache.
-        memory = np.empty(count * max(layer.size_below for layer in convolutions), np.float32)
+        memory = np.empty(count * max(layer.window_values for layer in convolutions), np.float32)
         self._layers = [_Buffers(layer, count, memory) for layer in convolutions]
         self._single = count == 1
         self._channels_last = (1, 2, 0) if self._single else (0, 2, 3, 1)
@@ -141,7 +141,7 @@ class NumpyCnn:
         self._low = np.asarray(scaling.low, np.float32) if scaling.shifts else None
         self._result_shape = (windows[-1].outputs, *sides)
         in_groups = len(windows) == 1  # otherwise products take most of the time
-        fitting = GROUP_NUMBERS // first.size_below
+        fitting = GROUP_NUMBERS // first.window_values
         self._most = max(1, min(MOST_IN_GROUP, fitting)) if in_groups else 1
         self._groups: dict[int, _Group] = {}  # by number of images
 

@@ -23,7 +23,7 @@ from border_cli.words import unknown
 _OURS = ("params", "lr")  # not part of agent.optimizer_kwargs
 _NO_MAXIMA: list[Tensor] = []  # used by the AMSGrad variant only
 
-# The base class, and optimizers that need a closure, sparse gradients, or only matrices.
+# The base class, and optimizers that need a closure or sparse gradients, or accept only matrices.
 UNFIT = ("Optimizer", "LBFGS", "SparseAdam", "Muon")
 
 
@@ -107,7 +107,7 @@ def _find_kind(name: str) -> Any:
 class Adam(TensorOptimizer):
     """Adam or AdamW, computed by torch's fused kernel.
 
-    `torch.optim.Adam(fused=True)` calls the same kernel, but the first torch optimizer of a process
+    `torch.optim.AdamW(fused=True)` calls this kernel, but the first torch optimizer of a process
     imports torch._dynamo (0.7 s or more), and its bookkeeping costs over a tenth of a small update.
     """
 

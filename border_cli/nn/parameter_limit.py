@@ -9,7 +9,7 @@ from border_cli.words import size
 
 # Nine float32: weight, gradient, Adam's two averages and a spare array, target and its step,
 # snapshot, and the actors' copy. A checkpoint needs more: DQN with two layers of 5,000 units took
-# 114 bytes at its peak.
+# 114 bytes per parameter at its peak.
 PARAMETER_NBYTES = 36
 
 

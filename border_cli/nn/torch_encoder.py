@@ -1,4 +1,4 @@
-"""Encoders of actors in torch: the learner's own modules in inference mode.
+"""Encoders of actors in torch: copies of the learner's modules, in inference mode.
 
 They are used for users' networks and the ResNet, which have no numpy counterpart.
 """

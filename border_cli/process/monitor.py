@@ -124,7 +124,7 @@ def set_stall_timeout(timeout_s: float) -> None:
 
 
 def is_monitored() -> bool:
-    """Returns whether this process is a monitored command, which may exit on its own."""
+    """Returns whether this process is a monitored command, so that our code may end it."""
     return _pipe is not None
 
 

@@ -53,7 +53,7 @@ class EarlySignals:
         return 128 + self.signum
 
     def leave(self, signum: int, frame: FrameType | None) -> None:  # noqa: ARG002 - Python's own
-        """Requests a stop and raises KeyboardInterrupt, unless the flag is polled. A second signal
+        """Requests a stop, and raises KeyboardInterrupt unless the flag is polled. A second signal
         exits immediately."""
         if not _signals.register():
             return

@@ -39,8 +39,8 @@ def set_up_threads() -> None:
 @contextmanager
 def command_frame(command: str, denied: type[BorderError]) -> Iterator[EarlySignals]:
     """Within the block, which is a whole command, errors are printed and end the command with exit
-    status 2 if it was refused, 1 if it failed, 130 for Ctrl-C, and 143 for SIGTERM and SIGHUP. File
-    errors of the system are raised as `denied`."""
+    status 2 if it was refused, 1 if it failed, 130 for Ctrl-C, and 143 for SIGTERM and SIGHUP. An
+    `OSError` with a path is raised as `denied`."""
     set_up_threads()
     path = list(sys.path)
     with early_signals() as signals:
@@ -59,8 +59,8 @@ def command_frame(command: str, denied: type[BorderError]) -> Iterator[EarlySign
 
 
 def _keep_written_folders_off_path(command: str) -> None:
-    """Prints a message if modules or plug-ins of the current directory are not used, because
-    border_cli wrote that directory."""
+    """Removes folders that border_cli wrote from `sys.path`. Prints a message if the current
+    directory is one of them and contains modules or plug-ins, which are then not used."""
     mark = keep_written_folders_off_path()
     if mark and any(path.name.endswith(IMPORTABLE) for path in Path.cwd().iterdir()):
         complain(

@@ -17,7 +17,7 @@ class ReportKind(Enum):
     BUILT = auto()  # the environments are built; `value`: the result of `build`
     RETURNED = auto()  # a call has returned; `value`: its result
     CLOSED = auto()  # the environments are closed
-    DIED = auto()  # the process has died; `value`: the reason
+    DIED = auto()  # the process has died, or a call has raised; `value`: the reason
 
 
 class ActorReport(NamedTuple):

@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 STARTS_S: Final = 120.0  # longest time without an actor that builds its environments or acts
 CALLS_PER_S: Final = 30  # for all actors; a call costs several ms in actor, broker and raylet
 LONGEST_CALL_S: Final = 1.0
-GROWTH: Final = 4  # maximum ratio between the sizes of two successive leases
+GROWTH: Final = 4  # a lease is at most this many times as large as the last one
 POLL_S: Final = 0.25  # seconds between two checks of all deadlines
 
 
@@ -217,6 +217,8 @@ class Leases:
             self._enter(actor, Stage.ENDED, now_s)
 
     def _handle_built(self, actor: LeasedActor, answer: CallResult, now_s: float) -> None:
+        if answer.refusal is not None:
+            raise answer.refusal
         if answer.failure is not None:
             self._on_delivered(actor.actor_id, answer, Times(0.0, 0.0, 0.0, 0.0))
             self._handle_failure(actor, answer.failure, now_s)

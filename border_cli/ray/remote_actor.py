@@ -94,7 +94,7 @@ class RemoteActor:
 
     def build(self) -> CallResult:
         """Builds the environments and the policy."""
-        failure = None
+        failure = refusal = None
         try:
             self._actor = self._make_actor(
                 self._config,
@@ -104,9 +104,11 @@ class RemoteActor:
                 weights=self._weights,
             )
             self._actor.bind_thread()
+        except BadStep as error:
+            refusal = error.of_actor(self._actor_id, 0)
         except (Exception, SystemExit):
             failure = traceback.format_exc()
-        return CallResult(failure=failure, logged=self._take_records())
+        return CallResult(failure=failure, refusal=refusal, logged=self._take_records())
 
     def _take_records(self) -> tuple[tuple[str, int, str], ...]:
         """Returns the first log records since the last call, with their formatted texts."""

@@ -137,7 +137,8 @@ class RayLauncher:
                 alive = child.alive
                 child.listen()
                 if not alive:
-                    raise child.refusal or RunFailed(f"cannot connect to Ray: {child.reap()}")
+                    reason = child.traceback or "its process exited unexpectedly"
+                    raise child.refusal or RunFailed(f"cannot connect to Ray: {reason}")
             yield RayStarter(child, root).start
         finally:
             child.connection.close()

@@ -20,10 +20,10 @@ EXCLUDED = ("outputs", "multirun", "node_modules", "__pycache__", "venv", ".?*")
 
 
 def find_own_modules(names: Iterable[str]) -> list[str]:
-    """Returns the paths of the user's own modules among `names`, and of the modules that they
-    imported from the same folders.
+    """Returns the paths of the user's own modules among `names`, and of all other imported modules
+    in their folders.
 
-    All of them must already be imported in this process.
+    A module that is not imported in this process is not found.
     """
     top_level = {name.partition(".")[0] for name in names}
     if "__main__" in top_level:

@@ -2,8 +2,8 @@
 border_cli.recorder.deliver RUN_DIR TRACKER [SECONDS]`.
 
 It is started by `tracking.py`, or by the user to deliver records that are still pending. It exits
-when its stdin is closed and everything is delivered, or when the time is up. It loads neither torch
-nor Hydra.
+when everything is delivered (and, if started by `tracking.py`, its stdin is closed), or when the
+time is up. It loads neither torch nor Hydra.
 
 Each tracker has a module of the same name, which imports the tracker's package and defines the
 class in `RUNS`. An instance is a run in the tracker. Its arguments are the state (to which it adds
@@ -120,7 +120,7 @@ class Delivery:
         return {**begun, "project": project, "group": group, "init": init}
 
     def _send(self, names: Iterable[str], folder: str) -> None:
-        """Sends those files to the tracker that a run writes; `names` are paths in the run."""
+        """Sends the files `names` (paths in the run), except those that no run writes."""
         written = written_files(self._run_dir)
         for name in names:
             if name in written:

@@ -97,7 +97,7 @@ class RunView:
         return self._values.get(name)
 
     def nearest_budget(self) -> Budget | None:
-        """Returns the limit that the run will reach first; None if the run has no limit."""
+        """Returns the limit on updates, env steps or time that is reached first, or None."""
         now, info, rates = self.step, self.info, self.rates()
         limits = (
             ("updates", now.opt_steps, info.max_opt_steps, rates.updates),
@@ -154,7 +154,7 @@ def _one_line(text: str, style: str) -> Text:
 def _bar(view: RunView) -> RenderableType:
     nearest = view.nearest_budget()
     if nearest is None:
-        return Text("no limit except the target score", style="dim")
+        return Text("no limit on updates, env steps or time", style="dim")
     text = Text.assemble(
         (figures.percent(nearest.fraction), "bold"),
         (f" of {nearest.unit}", "dim"),

@@ -1,4 +1,4 @@
-"""TensorBoard events, serialized in its file format. Its packages take 0.1 s to import."""
+"""Events serialised in TensorBoard's file format. Importing its packages takes 0.1 s."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def state_of(outbox: Path) -> dict[str, Any]:
 
 
 class TrackerRecorder(Recorder):
-    """Writes all records to the outbox. The delivery process starts with the first row; rows of
+    """Writes all records to the outbox. The delivery process starts with the first event; events of
     earlier attempts that are still pending are delivered first."""
 
     def __init__(self, config: TrackerConfig, *, info: RunInfo, console: Any = None) -> None:
@@ -108,8 +108,8 @@ class TrackerRecorder(Recorder):
         return False
 
     def _stop(self, process: subprocess.Popen[bytes]) -> None:
-        """Ends the process after its current event. It is not killed while it creates or migrates a
-        database, because that would corrupt the database for all later runs."""
+        """Ends the process after its current event, or kills it after `EVENT_S` unless it creates
+        or migrates a database: a kill would corrupt the database for all later runs."""
         process.terminate()
         if self._has_ended(EVENT_S):
             return

@@ -113,7 +113,7 @@ class HindsightConfig(ReplayBufferConfig):
     )
     k: int = setting(
         4,
-        "relabelled transitions per original one: k of k + 1 sampled transitions get a new goal; 0 "
+        "relabeled transitions per original one: k of k + 1 sampled transitions get a new goal; 0 "
         "means none",
         low=0,
     )

@@ -69,7 +69,8 @@ class FrameRing(Ring):
             nbytes, reserved=reserved_frames(rows, depth), most=2 * depth * rows
         )
         self._at_once = max(1, MOST_AT_ONCE // (2 * depth))  # transitions stored at once
-        self._pushed = np.empty((self._at_once, 2, *self._shape), np.uint8)  # [at_once, 2, k, H, W]
+        # [at_once, 2, k, H, W]
+        self._incoming = np.empty((self._at_once, 2, *self._shape), np.uint8)
         self._inner: Batch | None = None  # newest batch, with slots
         self._oldest = 0  # oldest transition of the state being restored
 
@@ -116,7 +117,7 @@ class FrameRing(Ring):
     def _store(self, rows: Transitions, numbers: NDArray[np.int64], *, oldest: int) -> Transitions:
         """Stores the frames of transitions, and returns the transitions with slots instead."""
         depth = self._shape[0]
-        stacks = self._pushed[: len(rows)]  # ordered by transition, so that numbers ascend
+        stacks = self._incoming[: len(rows)]  # ordered by transition, so that numbers ascend
         for i, stack in enumerate((rows.obs, rows.next_obs)):
             self._require_stacks(stack, len(rows))
             np.copyto(stacks[:, i], stack, casting="same_kind")  # type: ignore[arg-type]

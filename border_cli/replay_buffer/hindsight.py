@@ -139,8 +139,8 @@ class HindsightReplayBuffer(UniformReplayBuffer):
     def _draw_goals(
         self, index: NDArray[np.int64], chosen: NDArray[np.intp], goal_u: NDArray[np.float64]
     ) -> NDArray[Any]:
-        """Draws new goals for the transitions `chosen`; replaces transitions whose new goal had
-        already been achieved. [B], [R], [R] -> [R, …]"""
+        """Draws new goals for the transitions `chosen`; in `index`, replaces transitions whose new
+        goal had already been achieved. [B], [R], [R] -> [R, …]"""
         goals: NDArray[Any] = self._achieved[self._outcomes(index[chosen], goal_u)]
         pending = np.arange(len(chosen))  # positions in `chosen` that may need another draw
         for _ in range(self.config.draws - 1):

@@ -15,8 +15,9 @@ CHUNKS_AT_ONCE = 2  # chunks copied in advance, to give the disk a lead over the
 class RingSnapshot:
     """A snapshot of the transitions `first` to `end` (exclusive) of a ring, in chunks.
 
-    The thread that writes the chunks also copies them, without a lock. If the learner is about to
-    overwrite a transition that was not copied yet, the snapshot is abandoned.
+    The constructor copies the first chunks, in the learner's thread; the thread that writes the
+    chunks copies the others, without a lock. If the learner is about to overwrite a transition
+    that was not copied yet, the snapshot is abandoned.
     """
 
     def __init__(

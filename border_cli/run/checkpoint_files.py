@@ -57,7 +57,7 @@ SaveState = Callable[[Mapping[str, Any], Path], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingRows:
-    """Transitions to write, and the chunks of all earlier transitions."""
+    """Transitions to write, and the chunks of earlier ones that are still in the buffer."""
 
     frozen: FrozenRows
     before: tuple[Chunk, ...]
@@ -202,7 +202,8 @@ def _no_checkpoint(run_dir: Path, damaged: list[CheckpointError]) -> CheckpointE
 
 
 def write_chunks(folder: Path, rows: FrozenRows, written: Callable[[int], None]) -> list[Chunk]:
-    """Writes all rows and syncs them to disk; calls `written` with the bytes of every chunk."""
+    """Writes all rows and syncs them to disk; calls `written` with the size of each chunk in bytes.
+    Raises OSError if rows were given up."""
     folder.mkdir(exist_ok=True)
     chunks, first = [], rows.first
     while (arrays := rows.take()) is not None:

@@ -84,9 +84,10 @@ def steps_saved(run_dir: Path) -> list[int]:
 def find_run(path: Path, checkpoint: str | None = None) -> tuple[Path, str | None]:
     """Returns the run directory and the checkpoint that `path` and `checkpoint` refer to.
 
-    `path` is a run directory, or a checkpoint in one: `RUN/best`, `RUN/checkpoints/5000`. The
-    returned checkpoint is None if neither argument names one. Raises `CheckpointError` for any
-    other path, and `ConfigError` if the arguments name two checkpoints.
+    `path` is a run directory, a checkpoint in one (`RUN/best`, `RUN/checkpoints/5000`), or the
+    folder of an exported policy. The returned checkpoint is None if neither argument names one.
+    Raises `CheckpointError` for any other path, and `ConfigError` if the arguments name two
+    checkpoints.
     """
     target = _parse_checkpoint(path)
     if target is not None:

@@ -34,7 +34,7 @@ class CheckpointFolders:
     """Writes the checkpoint folders of one run. Only one thread at a time may call it.
 
     Each write first repairs what an earlier write or process left incomplete. A call that raises
-    leaves all checkpoints as they were.
+    damages no complete checkpoint.
     """
 
     run_dir: Path
@@ -162,7 +162,8 @@ def point_link(link: Path, target: str) -> None:
 
 
 def rotate(folder: Path, *, keep: int, milestone_interval: int) -> None:
-    """Deletes old checkpoints and the transitions of milestones, then all chunks that are unused.
+    """Deletes old checkpoints, or only the transitions of those that are milestones, then all
+    unused chunks.
 
     A milestone is the first checkpoint at or after each multiple of `milestone_interval` updates.
     """

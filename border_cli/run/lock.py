@@ -116,6 +116,7 @@ def running(run_dir: Path) -> Iterator[bool | None]:
     """Yields whether a process is running in the directory, or None if this cannot be determined.
 
     If none is, none can start within the block, which should therefore be short.
+    Without a lock file, one can.
     """
     try:
         file = os.open(run_dir / RUN_LOCK, os.O_RDONLY | os.O_NONBLOCK)

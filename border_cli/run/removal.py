@@ -87,8 +87,9 @@ def remove_run(run_dir: Path) -> bool:
 
 
 def remove_sweep(root: Path) -> bool:
-    """Removes the files of a sweep and the records of jobs that did not start. Returns False if the
-    directory is not empty afterwards, or if `sweep.json` is not from border_cli."""
+    """Removes the files of a sweep and of all its jobs, called when only records of jobs that did
+    not start are left. Returns False if the directory is not empty afterwards or is a link, or if
+    it has no `sweep.json` from border_cli."""
     plan = read_sweep(root)
     if root.is_symlink() or plan is None:
         return False

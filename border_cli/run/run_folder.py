@@ -94,8 +94,8 @@ class RunFolder:
 
     @property
     def status(self) -> str:
-        """The status in `run.json`. It is "lost" if a run has started but its `run.json` is missing
-        or damaged, and "not started" if none has."""
+        """The status in `run.json`, as `read_run` corrects it. If that file is missing or damaged,
+        "running" while the lock is held, else "lost" if a run has started, or "not started"."""
         if "status" in self.facts:
             return str(self.facts["status"])
         with running(self.path) as is_running:
@@ -134,7 +134,7 @@ class RunFolder:
                 raise RunInUse(self.path)
 
     def refuse_no_run(self) -> None:
-        """Raises ConfigError if this is not a run directory; the directory of a sweep is none."""
+        """Raises ConfigError if this is not the directory of a single run."""
         if not self.has_settings:
             raise ConfigError(
                 f"resume: {self.path} is not a run directory: there is no {SETTINGS}"
@@ -171,7 +171,8 @@ class RunFolder:
         return EarlierRun(start=start, changed=differences.changed)
 
     def _can_continue(self, config: RunConfig, differences: Differences) -> bool:
-        """True if the run can continue, because the limit has grown or the callbacks differ."""
+        """True if the limit that ended the run has grown (or any limit, if none ended it), or if a
+        callback ended it and the callbacks differ."""
         reason = str(self.facts.get("exit_reason"))
         limit = reason.partition(" ")[0]
         if reason.startswith(BY_CALLBACK) and differences.other_callbacks:

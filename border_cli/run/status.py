@@ -48,9 +48,10 @@ class RunRecord:
     """The document `run.json` of one attempt of a run, rewritten completely at every change.
 
     `status` is running, done, failed, interrupted or skipped; `read_run` also returns killed. Owned
-    by the thread that runs the command, within a `RunLock`. Before `begin`, nothing is written and
-    the document of the previous attempt stays valid. `begin` raises `OSError`. After it, a full
-    disk is logged or, for `progress`, ignored, and a deleted run raises `RunDeleted`.
+    by one thread, within a `RunLock`; if it hangs, the watchdog's thread calls `end`. Before
+    `begin`, nothing is written and the document of the previous attempt stays valid. `begin` raises
+    `OSError`. After it, a full disk is logged or, for `progress`, ignored, and a deleted run raises
+    `RunDeleted`.
     """
 
     def __init__(

@@ -59,7 +59,8 @@ class GroupConfig(Settings):
         default=None,
         compare=False,
         metadata={
-            "meaning": "name of these settings in lists of runs; null means that of the option"
+            "meaning": "name of these settings in lists of runs, by default that of their file; "
+            "null means that of the component"
         },
     )
 
@@ -319,7 +320,8 @@ class TrainerConfig(GroupConfig, path="trainer"):
     )
     sync_interval: int = setting(
         20,
-        "updates between copies of the weights to the actors; 0 means none after the warm-up",
+        "updates between copies of the weights to the actors; 0 means none after the warm-up; "
+        "unused with trainer=sync",
         low=0,
         may_change=True,
     )
@@ -387,7 +389,7 @@ class ReplayRatioConfig(TrainerConfig):
     warmup: Warmup = setting(
         Warmup.random,
         "actions before the first update: uniformly random, or those of the untrained policy with "
-        "its exploration",
+        "its exploration; with init_from always those of the policy",
     )
     samples_per_opt_step: float | None = setting(
         1.0,

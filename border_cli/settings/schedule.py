@@ -31,8 +31,8 @@ class Kind(StrEnum):
 class Schedule:
     """A number that changes from `initial` to `final` over `steps` of a counter, then stays there.
 
-    It depends only on the counter, so a resumed run continues exactly. If `steps` is None, it
-    depends on the completed fraction of the run.
+    It depends only on the counter, so a resumed run continues exactly, or, if `steps` is None, on
+    the completed fraction of the run.
     """
 
     initial: float
@@ -47,7 +47,7 @@ class Schedule:
         """Returns the value at this count. If `steps` is None, `done` is the completed fraction of
         the run, 0 to 1, and `count` is ignored."""
         fraction = done if self.steps is None else min(1.0, count / self.steps)
-        assert fraction is not None, "only a schedule of the replay buffer may have no steps"
+        assert fraction is not None, "a schedule without steps needs `done`"
         if self.kind == Kind.exponential:
             return float(self.initial ** (1 - fraction) * self.final**fraction)
         if self.kind == Kind.cosine:

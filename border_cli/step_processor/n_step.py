@@ -59,7 +59,7 @@ class NStep(StepProcessor):
         self.reset()
 
     def reset(self) -> None:
-        """Empties the windows after the environments were restarted."""
+        """Empties the windows and begins new episodes."""
         self._episode = np.zeros(self._num_envs, np.int64)  # [N]  numbers of the current episodes
         self._begin_episodes(range(self._num_envs))
         # Observations, actions and columns of the policy for the last n steps, oldest first.

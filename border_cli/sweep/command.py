@@ -2,7 +2,7 @@
 
 The jobs of a grid form one batch, or several if `hydra.sweeper.max_batch_size` is set. Other
 sweepers propose one batch after another. Jobs are composed and checked, those of a grid before the
-first batch. They are written into their folders, run by a launcher, and read from there.
+first batch, and written into their folders. A launcher runs them; results are read from there.
 """
 
 from __future__ import annotations

@@ -47,8 +47,8 @@ class JobProcess(Protocol):
 
     @property
     def waitables(self) -> list[Any]:
-        """Descriptors that become readable when the process sends messages or, the last one,
-        ends."""
+        """Descriptors that become readable with the next message and, the last one, with the
+        process's end."""
 
     @property
     def alive(self) -> bool:

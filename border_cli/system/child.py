@@ -171,7 +171,8 @@ def _end_with_parent() -> None:
 
 
 def _open_pidfd(pid: int) -> list[int]:
-    """Returns a descriptor that becomes readable when a process ends, if the kernel supports it."""
+    """Returns a descriptor that becomes readable when a process ends, or none if the kernel does
+    not support it. If the process has already ended, exits."""
     try:
         return [os.pidfd_open(pid)]
     except ProcessLookupError:

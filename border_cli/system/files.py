@@ -24,7 +24,7 @@ POLICY_JSON = "policy.json"  # in the folder of an exported policy, next to its 
 METRICS = "metrics.jsonl"  # rows written by the jsonl recorder
 SWEEP_JSON = "sweep.json"  # list of jobs, in the directory of a sweep
 STUDY_JSON = "study.json"  # description of the search, in the directory of a study
-MOST_NBYTES = 2**26  # largest file that is read whole, except for metrics
+MOST_NBYTES = 2**26  # default size limit of `read_bytes`
 
 
 def is_exported(folder: Path) -> bool:

@@ -31,7 +31,7 @@ _ALLOCATION_FAILED = (
 def failed_allocation(error: BaseException) -> str | None:
     """Returns the message of an error on one line if an allocation failed; None for other errors.
 
-    A RuntimeError of torch is recognized only by its text. Errors of other threads and processes
+    A RuntimeError of torch is recognised only by its text. Errors of other threads and processes
     arrive as a traceback whose last line is the error.
     """
     if not isinstance(error, MemoryError | RuntimeError | OSError | ImportError | RunFailed):

@@ -134,7 +134,7 @@ class Saving:
         return self._flag.requested and not self._checkpoints.busy
 
     def is_urgent(self, now_s: float) -> bool:
-        """Returns whether a checkpoint is due for a reason other than the number of updates."""
+        """Returns whether a checkpoint is due by time or was requested by a signal."""
         overdue = self._every_s is not None and now_s - self._saved_s >= self._every_s
         return overdue or self._flag.requested
 

@@ -1,7 +1,7 @@
 """The counters and the time of a run, and the metrics computed from them.
 
-Losses are read every 100 updates, and before weights are saved or evaluated; the weights are then
-checked, too. The first value that is NaN or infinite is reported with its update.
+Losses are checked at least every 100 updates. Before weights are saved or evaluated, losses and
+weights are checked. The first value that is NaN or infinite is reported with its update.
 """
 
 from __future__ import annotations

@@ -156,11 +156,11 @@ class OnlineTrainer(Trainer):
     @property
     @abstractmethod
     def _samples_used(self) -> bool:
-        """True if the samples so far allow no further update."""
+        """True if the samples so far require no further update; always without a replay ratio."""
 
     def limit_reached(self) -> str | None:
-        """Returns the name of the limit that ends the run now. After `max_env_steps`, the updates
-        that the last samples allow are still performed."""
+        """Returns the name of the limit that ends the run now. After `max_env_steps`, a rollout is
+        completed, and the updates that the last samples require are still performed."""
         limit, steps = self.config.max_env_steps, self.counters.env_steps
         reached = super().limit_reached()
         if reached is not None or limit is None or steps < limit:

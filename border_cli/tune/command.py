@@ -1,6 +1,6 @@
 """The `border-tune` command: whenever a process is free, it trains a run of the most useful trial.
 
-A trial reaches a rung when all of its runs have, without waiting for other trials to do so.
+A trial reaches a rung when all of its runs have; it does not wait for other trials.
 """
 
 from __future__ import annotations

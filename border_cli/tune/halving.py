@@ -5,8 +5,8 @@ is trained to the first of several budgets, the rungs, and waits there; the top 
 rung are promoted. Here a promoted trial resumes from its checkpoints. In addition, trials in the
 worst third of a rung are pruned early if they are significantly worse than the best one. All other
 trials wait until every trial has started. They are then promoted, the most promising first, while
-the study's budget lasts. This helps trials that learn slowly at first, and half of the budget is
-reserved for it (docs/inside/benchmarks.md).
+the study's budget lasts. This helps trials that learn slowly at first, and half of the budget
+beyond the first rung is reserved for it (docs/inside/benchmarks.md).
 
 Trials are compared with the moderated t of Smyth 2004, "Linear models and empirical Bayes methods
 for assessing differential expression in microarray experiments": the variance of a difference is

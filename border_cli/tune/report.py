@@ -14,7 +14,7 @@ from border_cli.tune.store import import_optuna
 from border_cli.tune.trials import Study, TrialRow, rank_trials
 
 LEAST_TRIALS = 8  # minimum number of trials to estimate the importance
-BEST_SHARE = 0.25  # fraction of the best trials, whose values are compared with those of all trials
+BEST_SHARE = 0.25  # the values of this best fraction of trials are compared with those of all
 
 
 def progress(root: Path, study: Study, rows: Sequence[TrialRow]) -> list[RunCurve]:

@@ -49,7 +49,8 @@ def length_of(config: RunConfig) -> tuple[str, int, int]:
     """Returns the length of a study's runs: the setting that limits it (env steps unless the runs
     are offline), its value, and the steps between two evaluations.
 
-    Raises ConfigError if another setting can end a run, or if no length is set.
+    Raises ConfigError if another setting can end a run, or if the length, the evaluations or the
+    jsonl recorder are missing.
     """
     trainer = config.trainer
     for name in ENDS:

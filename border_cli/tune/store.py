@@ -95,7 +95,7 @@ def _as_complete(trial: FrozenTrial) -> FrozenTrial:
 @contextmanager
 def open_store(url: str, name: str, root: Path, *, begun: bool) -> Iterator[TrialStore]:
     """Opens the study `name` in a storage, and creates it unless it has `begun`. Holds the lock of
-    `root` meanwhile.
+    `root` only while opening it, not within the block.
 
     Raises ConfigError if the storage fails or does not contain a study that has begun.
     """

@@ -30,7 +30,7 @@ class StudyPanel(LivePanel):
 
 
 def counts(study: Study, rows: Sequence[TrialRow]) -> str:
-    """Summarizes the number of trials, their total cost, and the number of trials per status."""
+    """Summarises the number of trials, their total cost, and the number of trials per status."""
     by_status = Counter(row.status for row in rows)
     states = ", ".join(f"{by_status[status]} {status}" for status in sorted(by_status))
     full_grid = study.trials * study.budgets[-1]  # steps of each seed

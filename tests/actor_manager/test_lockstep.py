@@ -188,7 +188,7 @@ def test_an_invalid_step_ends_the_run_with_its_actor(tmp_path: Path) -> None:
 
 class Interrupting:
     """A thread that requests a restart of actor 0, like the watchdog, once `hangs` has returned and
-    the learner waits for no reason that it names. Then it calls `asked`."""
+    the heartbeat of actor 0 is not marked as waiting. Then it calls `asked`."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Behavior shared by all actor managers."""
+"""Behaviour shared by the serial, thread and process actor managers."""
 
 from __future__ import annotations
 

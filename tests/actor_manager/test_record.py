@@ -316,6 +316,28 @@ def test_any_manager_goes_on_with_what_another_saved(
     assert continued or used.isdisjoint(after.scripted.noted("seed"))
 
 
+def test_samples_that_are_lost_while_the_state_is_saved_count_once() -> None:
+    """The actor fails in its thread, after the learner has begun to read its counters."""
+    with Built("serial", num_actors=1, n_buffer=10).manager as manager:
+        start(manager, 5)
+        worker = manager._workers[0]  # type: ignore[attr-defined]
+        while worker.collected < 5:
+            assert manager.receive(0.01) == []
+        lock = worker._counting
+
+        class Contended:
+            def __enter__(self) -> None:
+                worker._counting = lock
+                worker._discard()
+                lock.acquire()
+
+            def __exit__(self, *_: object) -> None:
+                lock.release()
+
+        worker._counting = Contended()
+        assert worker.saved(0).stats.lost_samples == 5
+
+
 @pytest.mark.parametrize("backend", CONCURRENT)
 def test_what_was_in_flight_is_counted_as_lost_and_made_again(backend: str) -> None:
     """As after a kill, nothing sent after the state was saved is received."""
@@ -325,7 +347,7 @@ def test_what_was_in_flight_is_counted_as_lost_and_made_again(backend: str) -> N
         until(lambda: sum(actor.env_steps for actor in manager.stats()) > count(arrived) + 5)
         state = manager.state_dict()
     lost = [actor["lost_samples"] for actor in state["actors"]]
-    assert sum(lost) >= 4  # two of the five may be unfinished steps
+    assert sum(lost) >= 4  # two of the six may be unfinished steps
     assert state["samples"] == count(arrived)
     for actor in state["actors"]:
         collected = actor["samples"] + actor["lost_samples"]

@@ -24,7 +24,7 @@ def channel() -> Iterator[SharedChannel]:
     channel.close()
 
 
-def test_a_parcel_larger_than_the_ring_waits_for_space_and_a_release_wakes_it(
+def test_a_message_larger_than_the_ring_waits_for_space_and_a_release_wakes_it(
     channel: SharedChannel,
 ) -> None:
     writer, reader = ChannelWriter(channel), MessageReader(channel.ring)

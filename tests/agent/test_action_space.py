@@ -86,7 +86,7 @@ def test_joint_actions_are_learned_as_if_they_were_of_one_discrete_space(name: s
 
 def test_more_joint_actions_than_the_setting_allows_are_refused_with_both_numbers():
     space = MultiDiscreteSpace((40, 50))
-    match = r"2,000 of them.*agent\.max_joint_actions=1024.*discrete_sac, bc, awac or iql"
+    match = r"2,000 of them.*agent\.max_joint_actions=1024.*discrete_sac, ppo, bc, awac or iql"
     with pytest.raises(ConfigError, match=match):
         value_agent("dqn", space)
     assert value_agent("dqn", space, max_joint_actions=2_000).num_actions == 2_000

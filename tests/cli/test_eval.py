@@ -55,7 +55,7 @@ def copied(run_dir: Path, folder: Path) -> Path:
 
 @pytest.fixture
 def judged(folder: Path, capsys: Capture) -> Any:
-    """Runs `border-eval --json` outside of the run directory; returns the printed object."""
+    """Runs `border-eval --json` in the current directory; returns the printed object."""
     assert folder
 
     def _judged(*argv: object) -> dict[str, Any]:

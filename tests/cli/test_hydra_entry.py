@@ -1,4 +1,4 @@
-"""A single job bypasses Hydra's entry point and saves the same files as a job of a sweep."""
+"""A single job bypasses Hydra's entry point and saves the same config.yaml as one of a sweep."""
 
 from __future__ import annotations
 

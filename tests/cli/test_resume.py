@@ -141,7 +141,7 @@ def test_a_folder_that_another_process_has_taken_since_the_checks_is_left_alone(
     assert f"border-train: {folder / 'a'} is in use by process " in capsys.readouterr().err
 
 
-def test_a_run_that_has_begun_since_the_checks_of_a_new_one_is_not_moved_aside(
+def test_a_run_that_has_begun_since_the_checks_of_a_new_one_is_left_alone(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     outcomes = []
@@ -308,7 +308,8 @@ def test_a_larger_budget_goes_on_as_if_it_had_been_given_at_once(
         {row["opt_steps"]: row["eval/return"] for row in run_rows if "eval/return" in row}
         for run_rows in rows
     ]
-    assert [evaluated[0][step] for step in (50, 100)] == [evaluated[1][step] for step in (50, 100)]
+    steps = (50, 100, 150)
+    assert [evaluated[0][step] for step in steps] == [evaluated[1][step] for step in steps]
     assert load_resolved(folder / "a").trainer.max_opt_steps == 150
     assert facts_of(folder / "a")["opt_steps"] == 150
     # the next resume uses the new budget

@@ -40,7 +40,9 @@ def test_flags_and_overrides_come_in_any_order(argv: list[str]) -> None:
         (["--cfg", "hydra", "--resolve"], "--resolve requires --cfg job"),
     ],
 )
-def test_a_flag_that_does_not_exist_is_refused(argv: list[str], said: str) -> None:
+def test_unknown_flags_and_those_that_do_not_fit_together_are_refused(
+    argv: list[str], said: str
+) -> None:
     with pytest.raises(ConfigError, match=said):
         read_arguments(argv)
 

@@ -76,8 +76,10 @@ def test_a_replay_ratio_is_no_setting_of_offline_training(folder: Path) -> None:
 
 
 def test_a_whole_float_is_an_integer_where_a_setting_takes_integers() -> None:
-    config = compose("trainer.max_env_steps=1e5", "env.kwargs.x=1e5", "agent.gamma=1e0")
+    config = compose("trainer.max_env_steps=1e5", "env.kwargs.x=1e5", "agent.gamma=1e0", "seed=1e3")
     assert config.trainer.max_env_steps == 100_000
+    assert config.seed == 1_000
+    assert compose("checkpoint.milestone_interval=1e5").checkpoint.milestone_interval == 100_000
     assert config.agent.gamma == 1.0
     assert config.env == GymConfig(option="gym", kwargs={"x": 1e5})
     assert type(config.env.kwargs["x"]) is float

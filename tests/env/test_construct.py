@@ -297,12 +297,14 @@ def test_an_invalid_wrapper_is_refused(wrapper, message):
     expect_error(message, wrappers=[wrapper])
 
 
-def test_a_time_aware_wrapper_uses_the_limit_of_the_settings():
+@pytest.mark.parametrize("frame_skip", [1, 3])
+def test_a_time_aware_wrapper_uses_the_limit_of_the_settings(frame_skip):
     time = {"TimeAwareObservation": {"normalize_time": True}}
-    config = GymConfig(id=COUNTING, wrappers=[time], max_episode_steps=4, kwargs={"length": 99})
+    limits = {"max_episode_steps": 4, "frame_skip": frame_skip}
+    config = GymConfig(id=COUNTING, wrappers=[time], kwargs={"length": 99}, **limits)
     env = GymEnvFactory(config).make(training=True)
     env.reset(0)
-    np.testing.assert_allclose(env.step(np.array([0])).next_obs, [[1.0, 1.0, 0.25]])
+    np.testing.assert_allclose(env.step(np.array([0])).next_obs, [[1.0, frame_skip, 0.25]])
 
 
 def test_an_environment_may_construct_another():

@@ -35,16 +35,17 @@ def make(spaced: Any, observation: Any, action: Any, observations: list[Any]) ->
     return GymEnvFactory(GymConfig(id="border/Spaced-v1")).make(training=True)
 
 
-def test_float64_arrives_as_float32(spaced):
-    space = spaces.Box(-1e300, 5.0, (2,), np.float64)
+@pytest.mark.parametrize(("dtype", "low"), [(np.float64, -1e300), (np.float16, -np.inf)])
+def test_floats_arrive_as_float32(spaced, dtype, low):
+    space = spaces.Box(low, 5.0, (2,), dtype)
     ours = convert_space(raw_observation(space, "X-v0"))
     assert isinstance(ours, BoxSpace)
     assert (ours.dtype, ours.low.dtype) == ("float32", np.float32)
     assert (ours.low.tolist(), ours.high.tolist()) == ([-np.inf] * 2, [5.0] * 2)
-    env = make(spaced, space, FLAG, [np.array([0.1, 2.0])])
+    env = make(spaced, space, FLAG, [np.array([0.1, 2.0], dtype)])
     obs = env.reset(0)
     assert obs.dtype == np.float32
-    np.testing.assert_array_equal(obs, np.array([[0.1, 2.0]], np.float32))
+    np.testing.assert_array_equal(obs, np.array([[0.1, 2.0]], dtype).astype(np.float32))
 
 
 def test_an_environment_may_reuse_its_own_array(spaced):
@@ -101,8 +102,9 @@ def test_integer_actions_reach_the_environment_in_its_own_counting(
     assert step.action.tolist() == action
 
 
-def test_real_actions_reach_the_environment_as_a_copy_of_its_own_type(spaced, counting):
-    space = spaces.Box(-1.0, 1.0, (1, 2), np.float64)
+@pytest.mark.parametrize("dtype", [np.float64, np.float16])
+def test_real_actions_reach_the_environment_as_a_copy_of_its_own_type(spaced, counting, dtype):
+    space = spaces.Box(-1.0, 1.0, (1, 2), dtype)
     ours = raw_space(space).leaf
     assert isinstance(ours, BoxSpace)
     assert (ours.shape, ours.dtype) == ((1, 2), "float32")
@@ -110,7 +112,7 @@ def test_real_actions_reach_the_environment_as_a_copy_of_its_own_type(spaced, co
     env.reset(0)
     step = env.step(np.array([[0.5, -1.0]], np.float32))
     [received] = counting.made[0].actions
-    assert (received.dtype, received.tolist()) == (np.float64, [[0.5, -1.0]])
+    assert (received.dtype, received.tolist()) == (dtype, [[0.5, -1.0]])
     received[:] = 9
     assert step.action.tolist() == [[0.5, -1.0]]
 

@@ -274,6 +274,14 @@ def test_a_step_that_does_not_fit_ends_the_run() -> None:
         run.answer(run.cluster.calls[0], refusal=BadStep("the reward is a string"))
 
 
+def test_a_first_observation_that_does_not_fit_ends_the_run() -> None:
+    run = Run(1)
+    run.report(ReportKind.PLACED, 0, "host, process 7")
+    answer = CallResult(refusal=BadStep("the observation is a string"))
+    with pytest.raises(BadStep, match="the observation"):
+        run.report(ReportKind.BUILT, 0, answer)
+
+
 def test_an_actor_that_is_built_for_too_long_is_replaced() -> None:
     run = Run(2)
     run.build(1)

@@ -24,6 +24,7 @@ from tests.support.scripted_envs import (
     ScriptedEnvFactory,
     complain,
     fail,
+    misbehave,
 )
 
 LONG_S = 60.0
@@ -106,6 +107,13 @@ def test_an_environment_that_cannot_be_built_is_an_answer(tmp_path: Path) -> Non
     failure = actor.build().failure
     assert failure is not None
     assert "the simulator broke at step 0" in failure
+
+
+def test_a_first_observation_that_does_not_fit_is_a_refusal(tmp_path: Path) -> None:
+    lives = (Life(deed=misbehave, at=BUILDING),)
+    built = remote_actor(ScriptedEnvFactory(folder=tmp_path, lives=lives)).build()
+    assert str(built.refusal) == "actor 4, after 0 env steps: it is wrong"
+    assert built.failure is None
 
 
 def test_what_an_environment_logs_comes_with_the_answer(tmp_path: Path) -> None:

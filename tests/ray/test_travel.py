@@ -42,5 +42,5 @@ def test_a_recipe_names_the_modules_of_its_classes(home: Path) -> None:
 
 
 def test_the_script_itself_cannot_travel() -> None:
-    with pytest.raises(ClusterRefused, match="move what actors use from it into a module"):
+    with pytest.raises(ClusterRefused, match="move what actors and evaluations use from it"):
         find_own_modules(["__main__"])

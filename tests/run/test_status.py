@@ -172,10 +172,11 @@ def test_the_first_end_stays_and_no_progress_follows_it(tmp_path: Path) -> None:
     first = read(tmp_path)
     record.end("interrupted", "stopped by SIGINT", opt_steps=4)
     record.record_counters({"opt_steps": 4})
+    record.progress({"opt_steps": 4})
     assert read(tmp_path) == first
 
 
-def test_an_end_that_could_not_be_written_is_written_by_the_next_attempt(
+def test_an_end_that_could_not_be_written_is_written_by_the_next_call(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     record = RunRecord(tmp_path)
@@ -191,7 +192,7 @@ def test_an_end_that_could_not_be_written_is_written_by_the_next_attempt(
     assert (read(tmp_path)["status"], read(tmp_path)["exit_reason"]) == ("failed", "the first")
 
 
-def test_what_did_not_begin_leaves_the_document_of_the_attempt_before(tmp_path: Path) -> None:
+def test_a_record_that_has_not_begun_writes_nothing(tmp_path: Path) -> None:
     record = RunRecord(tmp_path)
     record.record_counters({"opt_steps": 4})
     record.end("failed", "before it began")

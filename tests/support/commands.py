@@ -38,7 +38,7 @@ QUICK = (  # settings of a run that ends within seconds
     "evaluator.num_episodes=1",
     "actor_manager.n_buffer=4",
 )
-ENDLESS = (  # settings of a run in an environment of `unruly`; only a fault there ends it
+ENDLESS = (  # settings of a run in an environment of `unruly`; only a fault or a signal ends it
     "imports=[unruly]",
     "run_dir=run",
     "trainer.max_opt_steps=1000000",

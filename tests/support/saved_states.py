@@ -45,7 +45,7 @@ def _with_arrays(state: Any, arrays: Any) -> Any:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Returns whether two trees of arrays and plain values are bitwise equal, types included."""
+    """Returns whether two trees have equal values and types, arrays bitwise; lists equal tuples."""
     if isinstance(one, np.ndarray):
         return (
             isinstance(other, np.ndarray)

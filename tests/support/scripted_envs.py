@@ -102,7 +102,7 @@ def rank(_: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Life:
-    """The script of one environment: calls `deed` at step `at`. Functions must be picklable."""
+    """The script of one environment: `deed` at step `at`, `at_close` at its end; both picklable."""
 
     deed: Callable[[int], Any] | None = None
     at: int = BUILDING

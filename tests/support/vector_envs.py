@@ -26,8 +26,8 @@ PLAIN = spaces.Box(-1e9, 1e9, (2,), np.float32)
 class Climb(gym.Env[Any, Any]):
     """Action [lane, speed] climbs speed + 1 rungs; episode n ends at rung 3 + 2 * (n % 4).
 
-    The observation is [episodes started, rung], the reward rung + lane / 8. Every third episode is
-    truncated at its end, the others terminate. Nothing is random.
+    The observation is [episodes started, rung], the reward rung + (lane - 1) / 8. Every third
+    episode is truncated at its end, the others terminate. Nothing is random.
     """
 
     def __init__(self, named: bool = False, mode: str = "", **_: Any) -> None:

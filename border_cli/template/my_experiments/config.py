@@ -13,8 +13,8 @@ class MellowDqnConfig(DqnConfig):
 
     omega: float = setting(
         3.0,
-        "sharpness of the mellowmax, which is close to the mean for small values and to the "
-        "maximum for large ones",
+        "sharpness of the mellowmax, which is close to the mean for a small omega and to the "
+        "maximum for a large one",
         above=0,
     )
     double: bool = setting(False, "must be false, because a mellowmax selects no next action")
