@@ -111,7 +111,7 @@ def import_modules(names: Sequence[str]) -> None:
             importlib.import_module(name)
         except ConfigError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise ConfigError(
                 f"imports: {name!r} cannot be imported from {Path.cwd()} or the installed "
                 f"packages: {place_of(error)}"

@@ -38,7 +38,7 @@ def start_attempt(job: Job) -> Iterator[Attempt]:
 
     A new run removes the files of an attempt without a checkpoint, and saves its settings. Raises
     RunInUse if another process is running there, and the errors of `earlier_run`, because another
-    process may have run there since the settings were checked. After an error, nothing has changed.
+    process may have run there since the settings were checked. An error changes only the lock file.
     """
     refuse_foreign(job.folder)
     with RunLock(job.folder) as lock:

@@ -38,8 +38,8 @@ class EffectiveSettings:
     """
 
     config: RunConfig  # as the user set them
-    actors: ActorManagerConfig  # n_buffer is 1 if trainer is sync or offline; serial if offline
-    backend: str  # registered name of `actors`: serial, thread, process, or a user's
+    actors: ActorManagerConfig  # n_buffer 1 if sync or offline; serial if offline or no lockstep
+    backend: str  # registered name of `actors`: serial, thread, process, ray, or a user's
 
     @property
     def num_actors(self) -> int:

@@ -12,7 +12,7 @@ EVERY_S = 2.0  # run time between two writes, which wait for the disk
 
 
 class ProgressRecorder(Recorder):
-    """Writes the progress of the run every two seconds. Owned by the learner's thread."""
+    """Writes the progress of the run at most every two seconds. Owned by the learner's thread."""
 
     def __init__(self, info: RunInfo, write: Callable[[dict[str, object]], None]) -> None:
         """`write` stores the figures where the sweep's command reads them."""

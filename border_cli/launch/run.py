@@ -12,7 +12,7 @@ import signal
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -97,8 +97,8 @@ def run_job(job: Job, options: RunOptions) -> Result | EarlierRun:
 
     If the run there is finished, returns that run, unless `finished_too`. Raises RunInUse if
     another process is running there, ConfigError if settings were changed that a resumed run must
-    keep, and CheckpointError if no checkpoint is valid. After these errors, the directory is
-    unchanged. An unfinished run without any checkpoint starts over.
+    keep, and CheckpointError if no checkpoint is valid. After these errors, settings, metrics and
+    checkpoints are unchanged. An unfinished run without any checkpoint starts over.
     """
     with start_attempt(job) as attempt:
         if attempt.earlier.finished and not options.finished_too:
@@ -209,8 +209,8 @@ class Run:
         its progress."""
         effective, options, folder = self.effective, self._options, self.job.folder
         recorders = options.recorders
+        best = best_score(folder) if self._resumes else None
         if recorders is None:
-            best = best_score(folder) if self._resumes else None
             with os_errors_as(ConfigError):
                 recorders = build_recorders(
                     effective, folder, options.console, best, self.job.command
@@ -219,7 +219,7 @@ class Run:
             return recorders
         from border_cli.launch.progress import ProgressRecorder
 
-        info = run_info(effective, folder)
+        info = replace(run_info(effective, folder), best=best)
         return [*recorders, ProgressRecorder(info, self._record.progress)]
 
     def _close_recorders(self, kind: object, error: BaseException | None, trace: object) -> None:
@@ -321,7 +321,8 @@ class Run:
         learner, options = trainer.heartbeat, self._options
 
         def on_hung_learner(stalled: Stalled) -> None:
-            self._record_end(*status_of(stalled))
+            with suppress(RunDeleted):  # then there is no place for `run.json`
+                self._record_end(*status_of(stalled))
             if options.on_hung_learner is not None:
                 options.on_hung_learner(stalled)
             else:

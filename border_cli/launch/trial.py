@@ -40,7 +40,7 @@ Calls = Callable[[str], AbstractContextManager[None]]  # context manager for the
 
 def play(env: Env, spec: EnvSpec, calls: Calls) -> None:
     """Takes a few steps between two resets, then closes `env`, even after a failure. It is not
-    closed if a call hangs, because `close` usually hangs, too."""
+    closed if memory runs out, or if a call hangs, because `close` usually hangs, too."""
     # The same actions and seeds in every run: trial and training do not influence each other.
     masked = has_masks(spec.observation)
     policy = RandomPolicy(spec.action, generator(0, Branch.PROBE), masked=masked)

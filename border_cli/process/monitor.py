@@ -93,7 +93,8 @@ def monitored(command: str) -> Iterator[None]:
         yield
         status = 0
     except SystemExit as end:
-        status = int(end.code or 0)
+        # `sys.exit(text)`, for example of a user's module, prints the text and exits with 1.
+        status = end.code if isinstance(end.code, int) else int(end.code is not None)
         raise
     finally:
         set_stall_timeout(math.inf)

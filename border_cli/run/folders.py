@@ -190,7 +190,8 @@ def surplus(
 
 def _milestones(checkpoints: list[CompleteCheckpoint], interval: int) -> set[Path]:
     first: dict[int, CompleteCheckpoint] = {}
-    for checkpoint in sorted(checkpoints, key=lambda c: c.opt_steps) if interval else ():
+    valid = [checkpoint for checkpoint in checkpoints if checkpoint.manifest]
+    for checkpoint in sorted(valid, key=lambda c: c.opt_steps) if interval else ():
         first.setdefault(checkpoint.opt_steps // interval, checkpoint)
     return {checkpoint.folder for multiple, checkpoint in first.items() if multiple > 0}
 

@@ -113,7 +113,8 @@ def partial_of(folder: Path) -> Path:
 
 
 def refuse_foreign(folder: Path, layout: Layout = {**RUN, **SWEEP}) -> None:  # noqa: B006
-    """Raises `ConfigError` if a link or special file stands where a run writes its files.
+    """Raises `ConfigError` if a link or special file stands where a run writes its files, or
+    something else where it writes a link.
 
     Must be called before a command opens or creates anything in a directory that may have been
     used.
@@ -127,6 +128,12 @@ def refuse_foreign(folder: Path, layout: Layout = {**RUN, **SWEEP}) -> None:  # 
                     f"{entry.path} is a link to {Path(entry.path).resolve()}, and a run writes and "
                     f"deletes a {kind} of its own there: move it away. To keep a run on another "
                     "disk, move its whole directory, which may be a link"
+                )
+            if kind == "link" and not entry.is_symlink():
+                raise ConfigError(
+                    f"{entry.path} is not a link, and a run writes one there, as in a copy that "
+                    "follows links (scp -r): copy the run again with its links (rsync -a, tar), or "
+                    "make it a link to the folder of equal content beside it"
                 )
             if kind == "file" and not entry.is_file():
                 raise ConfigError(

@@ -49,12 +49,13 @@ def machine() -> dict[str, Any]:
 
 
 def git_state(folder: Path) -> dict[str, Any] | None:
-    """Returns the commit and the dirty flag of the user's repository; None without a repository or
-    git, or if border_cli wrote the folder of the repository.
+    """Returns the commit and the dirty flag of the user's repository; None without a repository, if
+    git is missing or fails, or if border_cli wrote the folder of the repository.
 
     `dirty` is None if the repository has filters, because `git status` would run them.
     """
-    top = next((parent for parent in (folder, *folder.parents) if (parent / ".git").exists()), None)
+    paths = (folder, *folder.parents)  # `Path.exists` raises if access is denied
+    top = next((path for path in paths if os.path.exists(path / ".git")), None)  # noqa: PTH110
     if top is None or find_mark(top):
         return None
     try:

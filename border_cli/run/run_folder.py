@@ -182,6 +182,8 @@ class RunFolder:
 
     def _describe_finished(self, config: RunConfig, differences: Differences) -> EarlierRun:
         facts = self.facts
+        limit = str(facts.get("exit_reason")).partition(" ")[0]
+        example = limit if limit in LIMITS else "max_opt_steps"
         score = facts.get("best_score" if config.objective == Objective.best else "final_score")
         with_score = f" with score {score:.10g}" if score is not None else ""
         return EarlierRun(
@@ -189,7 +191,7 @@ class RunFolder:
             changed=differences.changed,
             score=float(score) if score is not None else -math.inf,
             message=f"{shortest(self.path)} is finished{with_score}: {facts.get('exit_reason')}; "
-            "set a larger limit, such as trainer.max_opt_steps, to continue",
+            f"set a larger limit, such as trainer.{example}, to continue",
         )
 
 

@@ -80,7 +80,7 @@ class StackFile:
         faulthandler.enable(file=self._fd)
 
     def request(self, pid: int) -> str:
-        """Returns the stacks of a child process, which must have received this file."""
+        """Returns the stacks of a child that has called `enable`; the signal ends any other."""
         with suppress(ProcessLookupError):
             os.kill(pid, STACK_SIGNAL)
         time.sleep(ASK_S)
@@ -139,7 +139,8 @@ def begin(
 
 
 def _prepare(nice: int, stack: StackFile) -> None:
-    """Prepares the child: it ignores Ctrl-C, reports its stacks and ends with its parent."""
+    """Prepares the child: it ignores `PARENT_SIGNALS`, reports its stacks and ends with its
+    parent."""
     for signum in PARENT_SIGNALS:
         signal.signal(signum, do_nothing)
         signal.siginterrupt(signum, False)  # do not interrupt system calls of a simulator

@@ -162,7 +162,8 @@ class ChildProcess:
 
 def _cause(status: int) -> str:
     if status < 0:
-        name = signal.Signals(-status).name
+        named = {number.value: number.name for number in signal.Signals}
+        name = named.get(-status, f"signal {-status}")  # real-time signals have no names
         hint = " (out of memory?)" if name == "SIGKILL" else ""
         return f"its process was killed by {name}{hint}"
     return (

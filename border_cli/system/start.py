@@ -35,8 +35,8 @@ def start_context(method: StartMethod, preload: Sequence[str]) -> BaseContext:
 
     The fork server imports `preload` once and every child is a fork of it, so that only the first
     child waits for imports. Python has one fork server per process: the `preload` of the first call
-    is used, and the server ends with this process. This process itself is never forked, because a
-    child would inherit its threads and locks in an arbitrary state.
+    is used, and the server ends with this process. Children are never forks of this process: they
+    would inherit its threads and locks in an arbitrary state.
     """
     if method == StartMethod.auto:
         methods = multiprocessing.get_all_start_methods()

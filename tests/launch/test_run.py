@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import threading
 from collections.abc import Callable
@@ -14,6 +15,7 @@ import pytest
 from border_cli.actor_manager.config import SerialConfig, ThreadConfig
 from border_cli.agent.config import DqnConfig
 from border_cli.config.job import Job
+from border_cli.core.callback import Callback
 from border_cli.core.output import Progress, Recorder, RecordStep, RunEnd
 from border_cli.core.stop import StopFlag
 from border_cli.core.types import Metrics
@@ -233,3 +235,52 @@ def test_a_component_that_hangs_in_close_is_detected(tmp_path: Path) -> None:
     with pytest.raises(EXPECTED, match=r"threading\.Event\(\)\.wait\(20\)"):
         trained(make_config("sync", trainer=trainer), tmp_path, recorders=[HangingRecorder()])
     assert facts(tmp_path)["status"] == "failed"
+
+
+class DeletingRecorder(HangingRecorder):
+    """A recorder whose `close` deletes the run directory, and then hangs."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self._run_dir = run_dir
+
+    def close(self) -> None:
+        shutil.rmtree(self._run_dir, ignore_errors=True)
+        super().close()
+
+
+@pytest.mark.slow
+def test_a_hang_in_a_deleted_run_directory_ends_the_run(tmp_path: Path) -> None:
+    trainer = SyncConfig(**BUDGET | {"stall_timeout_s": 0.2})
+    folder = tmp_path / "run"
+    with pytest.raises(EXPECTED, match=r"threading\.Event\(\)\.wait\(20\)"):
+        trained(make_config("sync", trainer=trainer), folder, recorders=[DeletingRecorder(folder)])
+
+
+class ProgressReader(Callback):
+    """A callback that reads the best score in the progress of the run before its second update."""
+
+    best: float | None = None
+
+    def __init__(self, run_dir: Path) -> None:
+        self._run_dir, self._updates = run_dir, 0
+
+    def on_update(self, moment: RecordStep, metrics: Metrics) -> None:
+        del moment, metrics
+        self._updates += 1
+        if self._updates == 2:
+            self.best = facts(self._run_dir)["progress"]["best"]
+
+
+def test_the_progress_of_a_resumed_job_has_the_best_score_of_earlier_attempts(
+    tmp_path: Path,
+) -> None:
+    best_score = trained(make_config("sync"), tmp_path).best_score
+    reader = ProgressReader(tmp_path)
+    config = make_config(
+        "sync",
+        trainer=SyncConfig(**BUDGET | {"max_opt_steps": 310}),
+        resume="auto",
+        run_dir=str(tmp_path),
+    )
+    run_job(Job(folder=tmp_path, config=config, number=0), RunOptions(callbacks={"it": reader}))
+    assert reader.best == best_score

@@ -163,3 +163,10 @@ def test_the_record_of_a_run_that_another_process_resumes_is_not_changed(
         assert process.stdout == "in use\n"
         assert facts_of(tmp_path)["status"] == "running"
         assert end_from_outside(tmp_path, os.getpid(), "failed", "it hangs", stuck=True)
+
+
+def test_a_command_that_exits_with_a_text_prints_it() -> None:
+    code = "import sys; from border_cli.process.monitor import monitored as m\n"
+    code += "with m('x'): sys.exit('no GPU')"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert (result.returncode, result.stderr) == (1, b"no GPU\n")

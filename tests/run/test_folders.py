@@ -129,3 +129,15 @@ def test_chunks_that_an_unreadable_manifest_may_list_are_not_deleted(make_run: M
     second.save(40)  # of the four, the unreadable one is deleted first
     assert steps_saved(case.run_dir) == [10, 30, 40]
     assert second.chunks == ["0-10", "10-20"]
+
+
+def test_a_milestone_with_an_unreadable_manifest_does_not_keep_chunks_for_good(
+    make_run: MakeRun,
+) -> None:
+    case = make_run(keep=1, capacity=10, milestone_interval=20)
+    case.save(20, push=10)
+    (case.folder / "0000000020" / "manifest.json").write_text("{")
+    for opt_steps in (25, 30, 35):
+        case.save(opt_steps, push=10)
+    assert steps_saved(case.run_dir) == [25, 35]
+    assert case.chunks == ["30-40"]

@@ -144,3 +144,10 @@ def test_the_files_that_a_run_has_written_are_known_by_their_paths(tmp_path: Pat
     (tmp_path / "0000000010").mkdir()
     (tmp_path / "0000000010" / "agent.npz").touch()
     assert written_files(run_dir) == written
+
+
+@pytest.mark.parametrize("name", ["best", "checkpoints/latest"])
+def test_a_folder_in_the_place_of_a_link_is_refused_by_name(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir(parents=True)
+    with pytest.raises(ConfigError, match=f"{name} is not a link, and a run writes one there"):
+        refuse_foreign(tmp_path)

@@ -100,3 +100,9 @@ def test_a_directory_with_a_run_is_refused_without_resume(tmp_path: Path) -> Non
         earlier(run_dir, settings(None))
     with pytest.raises(ConfigError, match="is not a run directory"):
         earlier(tmp_path / "b", settings(str(tmp_path / "b")))
+
+
+@pytest.mark.parametrize("limit", ["max_env_steps", "patience"])
+def test_a_finished_run_names_the_limit_that_ended_it(tmp_path: Path, limit: str) -> None:
+    run_dir = write_run(tmp_path / "a", exit_reason=f"{limit} reached")
+    assert f"such as trainer.{limit}, to continue" in earlier(run_dir, settings(AUTO)).message

@@ -109,6 +109,7 @@ def test_its_failure_comes_with_its_traceback(start: Callable[..., Any]) -> None
         (leave, 0, None),
         (leave, 7, "its process exited with status 7"),
         (die, signal.SIGKILL, r"its process was killed by SIGKILL (out of memory?)"),
+        (die, signal.SIGRTMIN + 1, "its process was killed by signal 35"),
     ],
 )
 def test_an_end_without_a_word_is_told_by_its_status(
