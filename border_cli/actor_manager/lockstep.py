@@ -246,7 +246,8 @@ class LockstepActorManager(ReproducibleActorManager[LockstepWorker]):
 
     def _run(self, workers: Sequence[LockstepWorker], steps: int) -> None:
         """Lets these actors step at the same time, and takes their messages in order."""
-        begun = [worker for worker in workers if self._begin(worker, steps)]
+        not_begun = {worker: answer for worker in workers if (answer := self._begin(worker, steps))}
+        begun = [worker for worker in workers if worker not in not_begun]
         failed: dict[LockstepWorker, Answer] = {}
         for left in reversed(range(steps)):
             for worker in begun:
@@ -262,13 +263,13 @@ class LockstepActorManager(ReproducibleActorManager[LockstepWorker]):
                     worker.heartbeat.waiting_for = "its turn"
         if failed:
             log.warning("this run is no longer bit-reproducible")
-        for worker, answer in failed.items():
+        for worker, answer in (not_begun | failed).items():
             self._run_guarded(worker, answer.raise_failure)
 
-    def _begin(self, worker: LockstepWorker, steps: int) -> bool:
+    def _begin(self, worker: LockstepWorker, steps: int) -> Answer | None:
         try:
             worker.begin(steps)
         except (OSError, EOFError):  # a limit of processes or files is reached
-            self._recover(worker)
-            return False
-        return True
+            # Raised once the others have finished, so that their answers are not lost.
+            return Answer(failure=StepFailed(traceback.format_exc()))
+        return None

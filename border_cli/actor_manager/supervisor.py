@@ -41,8 +41,8 @@ StartIncarnation = Callable[[int, int], ChildProcess]  # (actor id, incarnation 
 
 
 class ActorHandle:
-    """One actor across all its processes, and its `MonitoredPart`; only the supervisor's thread
-    writes it, except for `stuck`, which the watchdog sets."""
+    """One actor across all its processes, and its `MonitoredPart`. Once the supervisor has started,
+    only its thread writes it, except for `stuck`, which the watchdog sets."""
 
     thread_id: int | None = None  # the actor runs in another process
 

@@ -42,7 +42,8 @@ class Callback:
         checkpoint repeats the call, because the saved state predates it."""
 
     def on_end(self, ended: RunEnd) -> None:
-        """Called at the end of the run, also after a failure or a signal."""
+        """Called at the end of the run, also after a failure or a signal, if `on_start` was called.
+        Not called if files of the run were deleted."""
 
     def state_dict(self) -> State:
         """Returns the state to save: numbers, strings, numpy arrays, dicts and lists of these."""

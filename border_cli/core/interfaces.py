@@ -408,10 +408,11 @@ class ActorStats:
     samples: int = 0  # transitions received by the learner
     duration_s: float = 0.0
     restarts: int = 0
-    lost_samples: int = 0  # lost in a crash, or in flight when an actor was killed
+    # Lost in a crash, or in flight when an actor was killed or a resumed checkpoint was saved.
+    lost_samples: int = 0
     restarted_episodes: int = 0  # episodes that a resumed run could not continue
-    # Time per section: act, env_step, process, send, blocked. Estimated from occasionally timed
-    # steps; empty if no step was timed.
+    # Time per section: act, env_step, process, send, blocked. The first three are estimated from
+    # occasionally timed steps. May be empty before the first step.
     seconds: Mapping[str, float] = field(default_factory=dict)
 
     @property

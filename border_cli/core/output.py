@@ -83,7 +83,8 @@ class Checkpoints(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainerStats:
-    """Counters and scores of the learner, over all attempts of its run."""
+    """Counters and scores of the learner over all attempts of its run. What concerns checkpoints
+    and recorders (saves, failures, writing time) is of the current attempt only."""
 
     opt_steps: int
     env_steps: int

@@ -1,7 +1,7 @@
 """Action and observation spaces in numpy terms; `env/` translates Gymnasium's spaces.
 
 Raw spaces are those of the environment. They are converted such that integers start at 0 and
-floats have at most 32 bits.
+floats have 32 bits.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ GOALS: Final = ("achieved_goal", "desired_goal")  # observation keys of a goal e
 
 @dataclass(frozen=True, slots=True)
 class BoxSpace:
-    """Real numbers or pixels. float64 spaces of an environment become float32."""
+    """Real numbers or integers such as pixels. All floats of an environment become float32."""
 
     shape: tuple[int, ...]
     dtype: str  # numpy name: float32, uint8, …

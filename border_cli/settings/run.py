@@ -191,7 +191,9 @@ class ActorManagerConfig(GroupConfig, path="actor_manager"):
         low=1,
         takes_memory=True,
     )
-    max_restarts: int = setting(3, "restarts allowed per actor after failures", low=0)
+    max_restarts: int = setting(
+        3, "restarts allowed per actor after failures; a resumed run starts counting again", low=0
+    )
     exploration: Any = setting(
         None,
         "exploration of each actor; null means that of the agent. A list has one entry per actor: "

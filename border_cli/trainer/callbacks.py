@@ -42,6 +42,7 @@ class Callbacks:
         """The keys of `callbacks` are their names in messages and checkpoints."""
         self._callbacks = dict(callbacks or {})
         self._begun = False
+        self._failed: set[str] = set()  # names of callbacks of which a hook has raised
         for name, callback in self._callbacks.items():
             _refuse_invalid(name, callback)
         self.clear_stops()
@@ -60,8 +61,14 @@ class Callbacks:
 
     def _call(self, hook: str, names: Sequence[str], *arguments: object) -> None:
         for name in names:
-            with _user_errors(name, hook):
-                getattr(self._callbacks[name], hook)(*arguments)
+            if name in self._failed and hook != "on_end":
+                continue  # it would raise again, before the last checkpoint is saved
+            try:
+                with _user_errors(name, hook):
+                    getattr(self._callbacks[name], hook)(*arguments)
+            except BorderError:
+                self._failed.add(name)
+                raise
             self._note_stop(name)
 
     def _note_stop(self, name: str) -> None:
@@ -99,6 +106,7 @@ class Callbacks:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores what `state_dict` returned, for callbacks that still exist."""
+        self.clear_stops()  # perhaps of a damaged checkpoint
         for name, saved in state.items():
             if name in self._callbacks:
                 with _user_errors(name, "load_state_dict"):

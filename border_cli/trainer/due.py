@@ -51,7 +51,7 @@ def fraction_done(config: TrainerConfig, counters: Counters, elapsed_s: float) -
 class Intervals:
     """The intervals, in updates or env steps, that determine what is due after an update.
 
-    An interval in env steps is due after the first update since the count passed a multiple of it.
+    An interval in env steps is due after the first update since the count reached a multiple of it.
     Owned by the learner's thread.
     """
 
@@ -127,11 +127,6 @@ class Saving:
     def begin(self) -> None:
         """Starts the interval until the next checkpoint."""
         self._saved_s = self._clock.now_s()
-
-    @property
-    def requested(self) -> bool:
-        """True if a signal has requested a checkpoint and it can be written now."""
-        return self._flag.requested and not self._checkpoints.busy
 
     def is_urgent(self, now_s: float) -> bool:
         """Returns whether a checkpoint is due by time or was requested by a signal."""

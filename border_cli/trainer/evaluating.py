@@ -37,6 +37,8 @@ class Scores:
 
         A score that is not finite becomes neither the best nor the last, and reaches no limit.
         """
+        if opt_steps == self.last_opt_steps:  # a resume repeats the step that was interrupted
+            return False
         self.evaluations += 1
         self.last_opt_steps = opt_steps
         if not math.isfinite(score):

@@ -88,6 +88,7 @@ class RunClock:
         """Restores what `state_dict` returned; `begin` follows."""
         self._past_s = float(state["time_s"])
         self._past_seconds = state["seconds"]
+        self.begin()  # the run may fail before it is called
 
 
 class MetricsWindow:
@@ -105,12 +106,15 @@ class MetricsWindow:
     def begin(self, now_s: float, actors: list[ActorStats], seconds: Mapping[str, float]) -> None:
         """Starts the first window: rates and fractions of time count from now on."""
         self._since_s = now_s
+        self._timed_from = self._counters.opt_steps, self._counters.samples_total
+        self._actor_samples = {str(stats.actor_id): stats.samples for stats in actors}
         self._time_shares(actors, seconds)
 
     def _clear(self, now_s: float) -> None:
         self._since_s = now_s
         self._opt_steps = self._counters.opt_steps
         self._samples = self._counters.samples_total
+        self._timed_from = self._opt_steps, self._samples  # counters at `_since_s`
         self._episodes: list[Episode] = []
         self._lags: list[int] = []
 
@@ -155,10 +159,12 @@ class MetricsWindow:
         if actors:  # an offline run collects no samples
             metrics["async/samples_total"] = float(counters.samples_total)
             metrics["actor/restarts"] = float(sum(stats.restarts for stats in actors))
+        timed_opt_steps = counters.opt_steps - self._timed_from[0]  # in this attempt
         if opt_steps:  # without an update since the last row there are no rates
-            metrics["async/opt_steps_per_sec"] = opt_steps / span_s
+            metrics["async/opt_steps_per_sec"] = timed_opt_steps / span_s
         if opt_steps and actors:
-            metrics["async/samples_per_sec"] = samples / span_s
+            timed_samples = counters.samples_total - self._timed_from[1]
+            metrics["async/samples_per_sec"] = timed_samples / span_s
             metrics["async/samples_per_opt_steps"] = samples / opt_steps
         if self._lags:
             metrics["async/weight_lag"] = float(np.mean(self._lags))

@@ -54,18 +54,21 @@ class ReplayRatio(SampleBudget):
 
     warmup_period: int
     samples_per_opt_step: float | None
-    slack: int  # samples; with less than a full message per actor, learner and actors can deadlock
+    slack: int  # samples; at least 1: with 0, the update may need a fraction more than is allowed
     max_env_steps: int | None = None
     refill: int = 0  # samples collected again because a resume found no transitions
 
     def refill_buffer(self, opt_steps: int, samples_total: int) -> None:
         """Requires as many new samples as in the warm-up, to refill an empty replay buffer."""
-        missing = samples_total + self.warmup_period - self.needed(opt_steps)
+        missing = samples_total + max(1, self.warmup_period) - self._due(opt_steps)
         self.refill += max(0, math.ceil(missing))
 
-    def needed(self, opt_steps: int) -> float:
+    def _due(self, opt_steps: int) -> float:
         per_update = 0.0 if self.samples_per_opt_step is None else self.samples_per_opt_step
-        due = self.warmup_period + opt_steps * per_update + self.refill
+        return self.warmup_period + opt_steps * per_update + self.refill
+
+    def needed(self, opt_steps: int) -> float:
+        due = self._due(opt_steps)
         return due if due > 1 else 1.0
 
     def permitted(self, opt_steps: int) -> float:
@@ -218,7 +221,7 @@ class ReplayTrainer(OnlineTrainer):
         super().resume(saved)
         counters = self.counters
         self._warm = counters.opt_steps > 0
-        if saved.load_rows is None and self._warm:
+        if saved.load_rows is None and counters.samples_total:
             self.pace.refill_buffer(counters.opt_steps, counters.samples_total)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from border_cli.core.interfaces import OnPolicyAgent, RolloutStore
@@ -98,8 +99,12 @@ class RolloutTrainer(OnlineTrainer):
         return not len(self._rollout)
 
     def resume(self, saved: Resumption) -> None:
-        """Continues from a checkpoint; if it has no transitions, collects the rollout again."""
+        """Continues from a checkpoint; if it has no transitions, or more than a rollout
+        of the present actors, collects the rollout again."""
+        if saved.run["replay_buffer"]["size"] > self._rollout.capacity:  # there were more actors
+            saved = replace(saved, load_rows=None)
         super().resume(saved)
         if saved.load_rows is None:
             self._rollout.drop()
             self.pace.begun_at = self.counters.samples_total
+            self._published = None  # the saved weights may be older than the agent's

@@ -50,7 +50,7 @@ from border_cli.trainer.recorder_set import RecorderSet
 log = logging.getLogger(__name__)
 
 SHOW_EVERY_S = 0.2
-POLL_EVERY = 10  # updates between two polls of a background evaluation
+POLL_EVERY = 10  # updates between two polls of a background evaluation while nothing is due
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +136,7 @@ class Trainer(ABC):
         self._published: Snapshot | None = None  # newest weights of the actors
         self._resumed = False  # whether the run continues from a checkpoint
         self._unfinished = False  # whether the due actions of this step are incomplete
+        self._stopped = False  # whether the actors have been stopped
 
     def train(self) -> list[ActorStats]:
         """Trains until the run ends, saves its state, and returns the counters of the actors.
@@ -174,7 +175,8 @@ class Trainer(ABC):
         else:
             phase = "learning" if self.counters.opt_steps else self.waits_as
             self._show_if_due(phase, self.clock.timing.since_s)
-            if self._saving.requested:
+            opt_steps, now_s = self.counters.opt_steps, self.clock.timing.since_s
+            if self._saving.is_due(opt_steps, now_s, by_steps=False):
                 self._save()
 
     @abstractmethod
@@ -307,6 +309,8 @@ class Trainer(ABC):
         """
         if self.evaluations.was_pending:
             self._submit_evaluation()
+            if not self.evaluations.in_background:
+                self._record(self._wait_for_evaluation())
         self.start_actors()
         if self._resumed:
             self._saving.announce(self.record_step)
@@ -333,8 +337,10 @@ class Trainer(ABC):
         Reproducible actors are saved with what they have gathered, as if they had not been stopped.
         The messages in flight of other actors are pushed first.
         """
-        if self._actors.reproducible:  # messages of a round that an error interrupted
-            self._intake.take(self._actors.undelivered())
+        if self._actors.reproducible:
+            if self._stopped:  # saved before their last messages were pushed
+                return
+            self._intake.take(self._actors.undelivered())  # of a round that an error interrupted
         else:
             self._stop_actors()
         self._check()
@@ -345,6 +351,7 @@ class Trainer(ABC):
         self._stop_actors()
 
     def _stop_actors(self) -> None:
+        self._stopped = True
         timing = self.clock.timing
         with timing.section("other"), self.heartbeat.waiting("the actors to stop"):
             messages = self._actors.stop()
