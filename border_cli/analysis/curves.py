@@ -178,7 +178,8 @@ def on_one_grid(
     The curve ends where the shortest run ends. Runs that reached their stop score, and with `hold`
     all runs, do not shorten it: they continue at their last value. The steps are the first one
     that all runs have reached and the later evaluations of the run that ends the curve, because
-    values interpolated between evaluations vary less between runs than the evaluations do.
+    values interpolated between evaluations vary less between runs than the evaluations do. If that
+    run ends before another one begins, the curve is a single point, with its last value.
     """
     limiting = [run for run in runs if not (hold or run.stopped)]
     if limiting:

@@ -132,7 +132,8 @@ def filter_rows(rows: Sequence[Row], text: str) -> list[Row]:
 
 
 def _holds(actual: Any, key: str, comparison: str, value: str) -> bool:
-    """Returns whether a value meets a condition. None meets only `!=` and `=null`."""
+    """Returns whether a value meets a condition. None meets only `=null` and `!=` with
+    another value."""
     if comparison in ("=", "==", "!="):
         return _equals(actual, key, value) == (comparison != "!=")
     if actual is None:

@@ -54,8 +54,8 @@ class SavedRun:
 
     @cached_property
     def status(self) -> str:
-        """One of running, done, failed, interrupted and killed; lost if the run has started but its
-        `run.json` is missing or corrupt; not started otherwise."""
+        """One of running, done, failed, interrupted, skipped (a job of a sweep) and killed; lost if
+        the run has started but its `run.json` is missing or corrupt; not started otherwise."""
         return self._files.status
 
     @property

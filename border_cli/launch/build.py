@@ -389,7 +389,11 @@ def build_actors(
             num_envs=config.env.num_envs,
         ),
         imports=config.imports,
-        modules=[*config.imports, *(module for _, module in modules_of_env(vars(config.env)))],
+        modules=[  # also those of evaluations, which may run on the same cluster
+            *config.imports,
+            *(module for _, module in modules_of_env(vars(config.env))),
+            *(module for _, module in modules_of_env(vars(effective.evaluation_env))),
+        ],
         weight_forms=forms_of(agent.snapshot()),
         extras=effective.extras(factory.spec),
         returns_gamma=config.agent.gamma if config.agent.needs_returns else None,

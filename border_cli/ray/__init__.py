@@ -1,1 +1,1 @@
-"""Ray clusters: the connection, the checks of the nodes, and the actors and jobs that run there."""
+"""Ray clusters: the connection, the checks of the nodes, actors, evaluations and jobs."""

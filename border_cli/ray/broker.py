@@ -157,13 +157,19 @@ class Broker:
         Raises RunFailed.
         """
         self.begin()
-        while self._closes_s is None or not self.leases.over:
+        while not self.finished:
             self.step()
             self._channel.pipe.wait(POLL_S)
         self._report_actors()
         while not self._channel.learner[LEAVING]:
             self._channel.broker[BEATS] += 1
             self._channel.pipe.wait(POLL_S)
+
+    @property
+    def finished(self) -> bool:
+        """True if all actors have ended, and no message waits for space that the learner makes."""
+        waits = self._pending and not self._channel.learner[LEAVING]
+        return self._closes_s is not None and self.leases.over and not waits
 
     def begin(self) -> None:
         """Starts the initial actors."""
@@ -178,9 +184,11 @@ class Broker:
             last=bool(channel.learner[LAST]),
             urgent=bool(channel.learner[LEARNER_WAITS]),
         )
-        while reports:
-            leases.handle_report(reports.popleft(), now_s)
-        self._write()
+        try:
+            while reports:
+                leases.handle_report(reports.popleft(), now_s)
+        finally:  # the learner stores what was collected before the last failure
+            self._write()
         if channel.learner[CLOSING]:
             self._close(now_s)
         else:

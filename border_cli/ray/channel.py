@@ -21,7 +21,7 @@ from border_cli.system.shared_memory import WakePipe, floats, integers
 # Words written by the learner.
 CLOSING: Final = 0  # 1 if the broker should finish the calls in progress and end the actors
 LEARNER_WAITS: Final = 1  # 1 if the broker should wake the learner after a message
-LAST: Final = 2  # 1 if the limit no longer rises
+LAST: Final = 2  # 1 if the limit has stopped rising, perhaps only for now
 LEAVING: Final = 3  # 1 if the broker may leave the cluster once all actors have ended
 LEARNER_WORDS: Final = 8
 

@@ -109,7 +109,9 @@ def refuse_unreachable(settings: ClusterSettings) -> None:
     address = settings.address
     if address == AUTO:
         address = os.environ.get("RAY_ADDRESS")
-    if address in (None, AUTO, "local"):
+        if address in (AUTO, "local"):
+            return
+    if address is None:
         return
     if _split_address(address) is None:
         raise ClusterRefused(

@@ -1,7 +1,7 @@
 """A crew of workers on a Ray cluster that run pieces of work.
 
-A worker replies within about a second, with its result or with `GOING`, and is then called again.
-Each reply counts as a heartbeat of the process that owns the crew.
+A worker replies within about a second, with its result, or with `GOING` to be called again. Each
+reply counts as a heartbeat of the process that owns the crew.
 """
 
 from __future__ import annotations

@@ -6,9 +6,10 @@ it can act while its last result is being sent. The size of a lease follows the 
 if the limit allows, a call takes about `call_s`. This keeps the load on the broker and the network
 low and the weights fresh.
 
-Everything has a deadline. If a lease does not return in time, it is cancelled together with the
-actor's later leases, and the actor is killed and replaced. The samples of the overdue lease count
-as lost and are ignored if they arrive later. Other actors can use the cancelled samples.
+Leases and the building of environments have a deadline. If a lease does not return in time, it is
+cancelled together with the actor's later leases, and the actor is killed and replaced. The samples
+of the overdue lease count as lost and are ignored if they arrive later. Other actors can use the
+cancelled samples.
 
 This module is a pure state machine: time is passed in, and a `Transport` executes the decisions.
 One thread owns it.
@@ -42,7 +43,7 @@ POLL_S: Final = 0.25  # seconds between two checks of all deadlines
 class Stage(IntEnum):
     """The stages of an actor."""
 
-    OFF = 0  # not started yet; with `num_actors=auto`, actors start one after another
+    OFF = 0  # not started yet; with `num_actors=auto`, one at a time waits for resources
     PAUSED = 1  # waiting for a restart
     STARTING = 2  # waiting for resources, starting the process, or importing modules
     BUILDING = 3  # building the environments
@@ -99,7 +100,7 @@ class LeaseSettings:
     """Limits that apply to all leases."""
 
     num_actors: int
-    paced_samples: int  # with fewer free samples, no lease is issued, unless they are scarce
+    paced_samples: int  # fewer free samples are not worth a lease; see `_issue` for exceptions
     most_samples: int  # maximum number of samples of a lease
     max_in_flight: int
     max_restarts: int

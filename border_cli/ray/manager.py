@@ -63,7 +63,7 @@ GAUGES_S: Final = 1.0  # minimum seconds between two measurements of the network
 
 
 def ring_rows(config: RayConfig, spec: EnvSpec) -> int:
-    """Returns the capacity of the ring in transitions, within a memory limit."""
+    """Returns the capacity of the ring in transitions; `RING_NBYTES` limits all above a minimum."""
     num_actors, rows_per_actor = config.most_actors, MESSAGES_PER_RING * config.n_buffer
     max_rows = RING_NBYTES // max(1, storage_nbytes(spec, 1))
     min_rows = max(rows_per_actor, 2 * config.max_in_flight * num_actors)
@@ -124,7 +124,7 @@ class RayActorManager(ActorManager):
         self._last = False
         self._woken_for = -1  # samples granted when the broker was last woken
         self._stopped = False
-        self._broker = _Listener(self._channel.learner_pipe)
+        self._broker = _Listener(self._channel.learner_pipe, own=config.address is None)
 
     @property
     def cluster(self) -> ClusterSettings | None:
@@ -322,8 +322,10 @@ class RayActorManager(ActorManager):
 class _Listener:
     """The owner of the broker's process; its thread receives the broker's messages."""
 
-    def __init__(self, learner_pipe: WakePipe) -> None:
+    def __init__(self, learner_pipe: WakePipe, *, own: bool) -> None:
+        """`own`: whether the broker starts Ray, which then ends with it."""
         self._learner_pipe = learner_pipe
+        self._own = own
         self._child: ChildProcess | None = None
         self._thread: threading.Thread | None = None
         self._news = threading.Event()
@@ -357,7 +359,7 @@ class _Listener:
             self.crash = child.refusal
         if self.crash is None and not self.closing:
             reason = traceback or "its process exited unexpectedly"
-            address = self.joined.address if self.joined else None
+            address = self.joined.address if self.joined and not self._own else None
             error = find_connection_error(address, RECHECK_S) if address else None
             cause = "the head node of the Ray cluster is gone" if error else "the Ray broker failed"
             self.crash = RunFailed(

@@ -1,7 +1,7 @@
 """Functions that select the user's own modules to send to the nodes of a cluster.
 
 Ray packs and sends the modules that the settings refer to (`imports`, plug-ins, names before a
-colon, and modules used by the recipe of an actor) and those that they import from the same folder.
+colon, and modules used by the recipe of an actor) and all other imported modules in their folders.
 Installed packages are never sent, and nothing is sent if Ray is started on this machine.
 """
 

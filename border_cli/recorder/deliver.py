@@ -30,6 +30,7 @@ import sys
 import time
 import traceback
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -68,7 +69,8 @@ class Delivery:
         self._state = state_of(self._outbox)
 
     def step(self) -> bool:
-        """Delivers the next event, or all consecutive rows; returns whether there was one."""
+        """Delivers the next event, or the consecutive rows among the next `MOST_NBYTES`; returns
+        whether there was one."""
         with self._outbox.open("rb") as file:
             file.seek(self._state["delivered"])
             lines = [line for line in file.readlines(MOST_NBYTES) if line.endswith(b"\n")]
@@ -151,7 +153,8 @@ def main(run_dir: Path, tracker: str, timeout_s: float | None = None) -> bool:
     os.nice(19)
     messages = os.dup(1 if timeout_s else 2)
     outbox = outbox_path(run_dir, tracker).open("rb")
-    fcntl.flock(outbox, fcntl.LOCK_EX)  # the previous attempt may still be delivering
+    with suppress(OSError):  # a file system without locks
+        fcntl.flock(outbox, fcntl.LOCK_EX)  # the previous attempt may still be delivering
     stderr = os.dup(2)
     printed = forward_output(lambda line: os.write(stderr, mask_secrets(line).encode()))
     delivery = Delivery(run_dir, tracker)

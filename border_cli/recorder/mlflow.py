@@ -97,7 +97,8 @@ class MlflowRun:
     def _parent(self, experiment: str, sweep: Path) -> str:
         """Returns the ID of the sweep's run; the first job of the sweep creates that run."""
         with (sweep / PARENT).open("a+", encoding="utf-8") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            with suppress(OSError):  # as above
+                fcntl.flock(file, fcntl.LOCK_EX)
             file.seek(0)
             parent = file.read()
             if not parent:

@@ -7,6 +7,7 @@ the outbox for the next attempt. Neither the tracker nor the process can end the
 
 from __future__ import annotations
 
+import fcntl
 import json
 import logging
 import os
@@ -52,6 +53,7 @@ class TrackerRecorder(Recorder):
         self._outbox = AppendFile(self._path)
         self._attempt = 1 + self._path.read_bytes().count(b'{"kind": "begin"')
         self._process: subprocess.Popen[bytes] | None = None
+        self._has_begun = False  # whether the outbox has the first event of this attempt
         self._end_s = 0.0  # deadline of `wait`
 
     @property
@@ -70,9 +72,14 @@ class TrackerRecorder(Recorder):
         return {"size": self._outbox.size}
 
     def rewind(self, position: Mapping[str, Any]) -> None:
-        """Drops only undelivered events, since a tracker cannot delete rows. Later rows have a new
-        attempt number."""
-        truncate(self._path, max(int(position["size"]), state_of(self._path)["delivered"]))
+        """Drops only undelivered events, since a tracker cannot delete rows, and none while another
+        process still delivers. Later rows have a new attempt number."""
+        with self._path.open("rb") as outbox:
+            try:
+                fcntl.flock(outbox, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:  # a process delivers, or this file system has no locks
+                return
+            truncate(self._path, max(int(position["size"]), state_of(self._path)["delivered"]))
 
     def end(self, ended: RunEnd) -> None:
         summary = {**ended.summary, "status": ended.status, "exit_reason": ended.exit_reason}
@@ -124,7 +131,9 @@ class TrackerRecorder(Recorder):
 
     def _append(self, kind: str, **facts: Any) -> None:
         if self._process is None:
-            self._process, info = self._start_process(), self._info
+            self._process = self._start_process()
+        if not self._has_begun and kind != "begin":
+            info = self._info
             self._append(
                 "begin",
                 name="/".join(info.run_dir.parts[-2:]),
@@ -133,6 +142,7 @@ class TrackerRecorder(Recorder):
                 settings=dict(info.settings),
                 tags={"command": " ".join(info.command), "attempt": self._attempt},
             )
+            self._has_begun = True  # only now: the disk may have been full
         event = replace_non_finite({"kind": kind, "at": time.time(), **facts})  # seconds since 1970
         self._outbox.append(json.dumps(event, allow_nan=False).encode() + b"\n")
         self._log_output(self._process)

@@ -21,7 +21,7 @@ class Normalize(StrEnum):
 
 @dataclass(kw_only=True)
 class RingConfig(ReplayBufferConfig):
-    """Settings of the replay buffers that store the newest transitions in a ring."""
+    """Settings of the replay buffers that can store frames once and contain a data set."""
 
     frames: bool | None = setting(
         None,

@@ -167,4 +167,6 @@ class FrameStore:
 
     def release_unused(self, *, oldest: int) -> None:
         """Frees every slot unless a transition with number >= `oldest` refers to it."""
-        self._free = np.flatnonzero(self.last_row[: self._used] < oldest).tolist()
+        unused = np.flatnonzero(self.last_row[: self._used] < oldest)
+        self.last_row[unused] = -1  # `put` no longer finds these frames, whatever its `oldest`
+        self._free = unused.tolist()

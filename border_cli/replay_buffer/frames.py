@@ -174,7 +174,7 @@ class FrameRing(Ring):
             no_row = np.full(len(piece), -1)  # no transition refers to them yet
             slots[i : i + len(piece)] = self._frames.put(piece, no_row, oldest=self._oldest)
         complete = super().restore_rows(first, self._insert_slots(first, rows, slots))
-        if complete:
+        if complete or first < self._oldest:  # frees the frames of overwritten transitions
             self._frames.release_unused(oldest=self._oldest)
         return complete
 

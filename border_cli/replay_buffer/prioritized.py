@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from border_cli.replay_buffer.shared_priorities import SharedPriorities
 
 PRIORITY_NBYTES = 8  # float64
-EPSILON = 1e-6  # lets transitions without a TD error be sampled
+EPSILON = 1e-6  # lets transitions with a TD error of 0 be sampled
 
 
 def importance_weights(

@@ -199,7 +199,7 @@ class Ring:
         self._frozen = None
         position, size = self._awaited = state["position"], state["size"]
         self.pushed, self.size = state["rows_pushed"], 0
-        self.position = 0 if size else position  # 0 until `restore_rows`, if rows were saved
+        self.position = 0 if size else position  # rows restart at slot 0 if they are not restored
         self._restored = self.pushed - size
 
     def restore_rows(self, first: int, blocks: Sequence[NDArray[Any]]) -> bool:

@@ -24,7 +24,7 @@ class RolloutBuffer(RolloutStore):
     """A rollout of `n_steps` steps of each environment; only the learner's thread calls it.
 
     `prepare` starts the epochs with columns computed by the agent, such as advantages. Checkpoints
-    contain incomplete rollouts, these columns, and the position within an epoch.
+    contain the rollout, even if incomplete, these columns, and the position within an epoch.
     """
 
     def __init__(
@@ -38,6 +38,7 @@ class RolloutBuffer(RolloutStore):
     ) -> None:
         """`num_envs` is the number of environments of all actors."""
         self.size = config.n_steps * num_envs  # env steps of a complete rollout
+        self._spec, self._extras = spec, extras
         # The last steps of the actors may exceed the size.
         self._ring = Ring(spec, self.size + 2 * num_envs, extras=extras)
         self._rng = rng
@@ -132,6 +133,8 @@ class RolloutBuffer(RolloutStore):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        if state["size"] > self.capacity:  # saved with more actors
+            self._ring = Ring(self._spec, state["size"], extras=self._extras)
         self._ring.restore(state)
         restore_generator(self._rng, state["generator"])
         self._columns, self._order = dict(state["columns"]), state["order"]

@@ -68,8 +68,8 @@ def _choose_ring(config: ReplayBufferConfig, spec: EnvSpec) -> type[Ring]:
 class RingReplayBuffer(ReplayBuffer):
     """The base of replay buffers that store transitions in a ring; owns the ring and a generator.
 
-    A state loaded without its transitions gives an empty buffer that continues the saved numbering
-    and random numbers.
+    A state loaded without its transitions continues the saved numbering and random numbers with an
+    empty ring.
     """
 
     def __init__(

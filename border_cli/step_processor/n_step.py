@@ -42,8 +42,8 @@ def suffix_powers(gamma: float, n_steps: int) -> NDArray[np.float64]:
 class NStep(StepProcessor):
     """A step processor that stores the last n steps of N environments; owned by one actor.
 
-    Observations are copied only while windows fill or when an episode ends. Otherwise, transitions
-    contain the arrays of the step that leaves the window.
+    Observations are copied only while windows fill, when an episode ends, or if an environment did
+    not move. Otherwise, transitions contain the arrays of the step that leaves the window.
     """
 
     def __init__(self, config: NStepConfig, *, gamma: float, num_envs: int) -> None:

@@ -38,7 +38,7 @@ class SerialLauncher:
     terms: LaunchTerms
 
     def launch(self, jobs: Sequence[Job]) -> None:
-        """Runs the jobs. An interruption ends the sweep after the current job."""
+        """Runs the jobs. An interruption ends the current job, which saves, and then the sweep."""
         for position, job in enumerate(jobs, 1):
             if not self.sweep.quiet:
                 name = f"job {job.number} ({self.sweep.label(job.overrides)})"

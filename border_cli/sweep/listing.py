@@ -84,7 +84,9 @@ class Sweep:
 
     def add(self, number: int, overrides: Sequence[str], folder: Path) -> int:
         """Adds a job proposed by a sweeper; returns its number, or that of the existing job."""
-        job = make_sweep_job(number, overrides, str(folder.relative_to(self.root)))
+        objective = self._command_plan.config.objective.value
+        name = str(folder.relative_to(self.root))
+        job = make_sweep_job(number, overrides, name, objective=objective)
         add_job(self.root, job)
         return self._jobs_by_folder.setdefault(folder, job).number
 

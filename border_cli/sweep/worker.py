@@ -29,7 +29,7 @@ from border_cli.system.machine import share_cores
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
-OUTPUT = "output.log"  # output of a job that has its own process
+OUTPUT = "output.log"  # output of a job that runs in another process than the command
 
 
 def run(request: Request, options: RunOptions | None = None, **how: Any) -> Outcome:

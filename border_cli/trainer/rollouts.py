@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from border_cli.core.interfaces import OnPolicyAgent, RolloutStore
@@ -99,10 +98,7 @@ class RolloutTrainer(OnlineTrainer):
         return not len(self._rollout)
 
     def resume(self, saved: Resumption) -> None:
-        """Continues from a checkpoint; if it has no transitions, or more than a rollout
-        of the present actors, collects the rollout again."""
-        if saved.run["replay_buffer"]["size"] > self._rollout.capacity:  # there were more actors
-            saved = replace(saved, load_rows=None)
+        """Continues from a checkpoint; if it has no transitions, collects the rollout again."""
         super().resume(saved)
         if saved.load_rows is None:
             self._rollout.drop()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from border_cli.config.compose import Composer
+from border_cli.config.files import takes_several
 from border_cli.config.job import plain, yaml_text
 from border_cli.registry import GROUPS
 from border_cli.settings.run import RunConfig
@@ -17,8 +18,9 @@ from border_cli.tune.trials import Study, TrialRow
 def best_yaml(
     composer: Composer, study: Study, winner: TrialRow, config: RunConfig, fresh: Sequence[float]
 ) -> str:
-    """Returns the content of `best.yaml`: the settings of the winner's `config` that differ from
-    the defaults or from the tuned file. It works on top of a tuned file and in place of it.
+    """Returns the content of `best.yaml`: the settings in groups of the winner's `config` that
+    differ from the defaults or from the tuned file. It works on top of a tuned file and in place of
+    it. Settings outside groups, such as `device` or `checkpoint`, are left out.
 
     `fresh` contains the winner's scores on fresh seeds.
     """
@@ -50,4 +52,6 @@ def best_yaml(
 
 
 def _groups(config: RunConfig) -> dict[str, dict[str, Any]]:
-    return {group: plain(getattr(config, group)) for group in GROUPS}
+    """Returns the settings of each group, without recorders and callbacks: their options would have
+    to be listed as well, and a study does not search them."""
+    return {group: plain(getattr(config, group)) for group in GROUPS if not takes_several(group)}

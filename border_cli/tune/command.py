@@ -10,11 +10,12 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from uuid import uuid4
 
-from border_cli.checks.check import check_job
+from border_cli.checks.check import check_job, find_earlier_run
 from border_cli.config.compose import Composer
 from border_cli.config.describe import format_setting
 from border_cli.config.job import Job
@@ -22,6 +23,7 @@ from border_cli.config.sweep import sweep_terms
 from border_cli.errors import ConfigError, Interrupted, RunFailed, reason_of
 from border_cli.messages import say
 from border_cli.process.startup import resume_garbage_collection
+from border_cli.run.lock import RunInUse
 from border_cli.run.status import read_run
 from border_cli.sweep.panel import JobView
 from border_cli.sweep.plan import OUR_LAUNCHER
@@ -51,7 +53,8 @@ def tune(
 ) -> None:
     """Runs or resumes the study that a command requests.
 
-    Raises ConfigError if the study is refused, SystemExit if it was interrupted.
+    Raises ConfigError if the study is refused, SystemExit if it was interrupted, and RunFailed if
+    it cannot continue.
     """
     root = Path(config.study)
     job = composer.job(overrides)
@@ -84,7 +87,7 @@ def tune(
         trials = Trials(study, space, store, config, runs, panel.event)
         resume_garbage_collection()
         Tuning(trials, panel, config.jobs or usable_cores()).run()
-        rows, fresh = trials.rows, trials.fresh
+        rows, fresh = trials.own_rows, trials.fresh
     shown_root = shlex.quote(str(shortest(root)))
     lines = [("next", f"{shell_command('border-plot')} {shown_root}")]
     if (fresh or not study.fresh_seeds) and (best := next(iter(rank_trials(rows)), None)):
@@ -138,7 +141,7 @@ class Tuning:
 
     def run(self) -> None:
         """Trains until the study is finished. Raises SystemExit once an interrupted study is saved,
-        and RunFailed if the disk is full."""
+        and RunFailed if the disk is full or the first trials fail."""
         study = self.trials.study
         terms = LaunchTerms(root=str(self.trials.runs.root), at_once=self.at_once)
         with Processes(LocalProcess, terms, study.command) as processes, self.panel:
@@ -180,6 +183,9 @@ class Tuning:
         except ConfigError as error:
             self.trials.record_failure(training, reason_of(error))
             return
+        for job in jobs.values():  # raises if files have changed its settings since it began
+            with suppress(RunInUse):  # by a process of a command that has just been killed
+                find_earlier_run(job)
         training.jobs = {path: jobs[path] for path in jobs if not runs.is_done(path, training.rung)}
         if training.jobs:
             self.trainings.append(training)

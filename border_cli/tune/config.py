@@ -48,7 +48,10 @@ class TuneConfig(Settings):
         0.1, "a trial is pruned if P(it is better than the best trial) is lower", low=0, high=1
     )
     max_cost: float = setting(
-        0.5, "fraction of the cost of all trials at full budget that may be spent", above=0, high=1
+        0.5,
+        "fraction of the cost of all trials at full budget that may be spent; unused with rungs=1",
+        above=0,
+        high=1,
     )
     fresh_seeds: int = setting(
         5, "number of new seeds for retraining the winner; 0 means none", low=0

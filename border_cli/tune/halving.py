@@ -175,7 +175,8 @@ def best_of(trials: Sequence[Standing], rungs: int) -> Standing | None:
 
 def _waiting(trials: Sequence[Standing], rungs: int) -> Iterator[tuple[float, int, int, int, int]]:
     """Yields the waiting trials, ordered by rung and mean: the probability of being better than the
-    best, the number of worse trials and of all trials at the rung, the rung, the trial's number."""
+    best, the number of worse trials and of all trials that have reached the rung (also ended ones),
+    the rung, the trial's number."""
     for rung in range(rungs):
         reached = [trial for trial in trials if len(trial.samples) > rung]
         reached.sort(key=lambda trial: float(trial.samples[rung].mean()))

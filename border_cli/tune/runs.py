@@ -18,7 +18,7 @@ from border_cli.recorder.read import rows_with
 from border_cli.run.lock import RunLock
 from border_cli.run.removal import remove_run
 from border_cli.run.status import DONE, read_run
-from border_cli.settings.run import AUTO, ReplayRatioConfig, RunConfig, TrainerConfig
+from border_cli.settings.run import AUTO, ReplayRatioConfig, RunConfig, SweepConfig, TrainerConfig
 from border_cli.settings.schedule import ENV_STEPS, UPDATES
 from border_cli.system.files import METRICS
 from border_cli.tune.trials import Study
@@ -132,18 +132,19 @@ class TrialRuns:
             agent=trainer.with_steps(config.agent),
             replay_buffer=trainer.with_steps(config.replay_buffer),
             trainer=replace(trainer, **changes),
+            sweep=SweepConfig(),  # a failed run stops no other
         )
 
     def overrides_for(self, settings: Sequence[str]) -> list[str]:
         """Returns all overrides of a run with these settings, except its seed."""
-        limit = f"trainer.{self.study.unit}="
-        overrides = [override for override in self.overrides if not override.startswith(limit)]
-        return [*overrides, *settings, f"{limit}{self.study.budgets[-1]}"]
+        limits = ("trainer.max_opt_steps=", "trainer.max_env_steps=")  # converted to the budget
+        overrides = [override for override in self.overrides if not override.startswith(limits)]
+        return [*overrides, *settings, f"trainer.{self.study.unit}={self.study.budgets[-1]}"]
 
     def is_done(self, folder: Path, rung: int) -> bool:
         """Returns whether the run in a folder has reached a rung. `run.json` describes the previous
-        rung if the run was killed before it could resume. A run that failed to save an evaluation
-        or a checkpoint is removed and starts over."""
+        rung if the run was killed before it could resume. A run with a failed write of a checkpoint
+        or of any recorder is removed and starts over."""
         facts, steps = read_run(folder), self.study.unit.removeprefix("max_")
         if facts.get("status") != DONE:
             return False

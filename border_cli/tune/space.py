@@ -35,6 +35,7 @@ from border_cli.config.overrides import parse_overrides
 from border_cli.config.search_path import SEARCH
 from border_cli.config.sweep import SweepTerms, jobs_of
 from border_cli.errors import ConfigError
+from border_cli.settings.schedule import SCHEDULE_KEYS
 from border_cli.words import format_override, unknown
 
 if TYPE_CHECKING:
@@ -129,11 +130,14 @@ class Space:
         """Returns the space without the hyperparameters that the typed overrides fix.
 
         A hyperparameter is not searched if any of its settings is typed, because they belong
-        together. The same holds for the parts of a schedule that a typed number replaces, and for
-        hyperparameters that depend on one that is not searched.
+        together. The same holds for a number whose schedule is typed part by part, for the parts of
+        a schedule that a typed number replaces, and for hyperparameters that depend on one that is
+        not searched.
         """
         overrides = parse_overrides(typed)
         keys = {override.key_or_group for override in overrides}
+        typed_parts = tuple(f".{part}" for part in SCHEDULE_KEYS)
+        keys |= {key.rpartition(".")[0] for key in keys if key.endswith(typed_parts)}
         constants = tuple(
             f"{override.key_or_group}."
             for override in overrides

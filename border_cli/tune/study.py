@@ -93,6 +93,11 @@ class Trials:
     fresh: list[float] = field(default_factory=list)  # the winner's scores on fresh seeds
     winner: FrozenTrial | None = None  # set once this or another command trains it on fresh seeds
 
+    @property
+    def own_rows(self) -> list[TrialRow]:
+        """The rows of the trials that this command may train, if it has fewer than the study."""
+        return self.rows[: self.study.trials]
+
     def take(self) -> Training | Action:
         """Returns the next training, finally that of the winner, or `wait` or `finish`.
 

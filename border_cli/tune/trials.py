@@ -101,7 +101,7 @@ def _read(path: Path, convert: Callable[[Any], Read]) -> Read:
 
 
 def rank_trials(rows: Sequence[TrialRow]) -> list[TrialRow]:
-    """Returns the trials that have a score. Trials with the largest budget come first, and among
-    these the best."""
+    """Returns the trials that have a score and have not failed. Trials with the largest budget come
+    first, and among these the best."""
     scored = (row for row in rows if row.scores and row.status != FAILED)
     return sorted(scored, key=lambda trial: (-trial.budget, -trial.score, trial.number))

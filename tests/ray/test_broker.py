@@ -6,6 +6,7 @@ import logging
 import math
 from collections import deque
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from border_cli.actor_manager.message_ring import MessageReader
 from border_cli.actor_manager.shared_weights import SharedWeightSlot
 from border_cli.core.interfaces import EnvFactory
 from border_cli.core.types import Experience
+from border_cli.errors import ActorCrashed
 from border_cli.ray.broker import Broker, BrokerRecipe
 from border_cli.ray.calls import ActorReport, ReportKind, Transport
 from border_cli.ray.channel import (
@@ -37,7 +39,13 @@ from border_cli.ray.remote_actor import RemoteActor
 from border_cli.system.start import pack
 from tests.support.actor_managers import Built, count, kept, snapshot
 from tests.support.fakes import SPEC, FakeClock, OneStep
-from tests.support.scripted_envs import CalmEnvFactory, TellingPolicyFactory
+from tests.support.scripted_envs import (
+    CalmEnvFactory,
+    Life,
+    ScriptedEnvFactory,
+    TellingPolicyFactory,
+    fail,
+)
 
 
 class InProcessTransport(Transport):
@@ -258,3 +266,30 @@ def test_a_ray_manager_loads_and_returns_the_state_of_another_kind_of_manager() 
         assert [actor[name] for actor in loaded["actors"]] == before
     assert [actor["incarnation"] for actor in loaded["actors"]] == [0, 0, 0]  # seeds are not reused
     assert manager.stop() == []
+
+
+def test_messages_that_wait_for_space_arrive_after_the_actors_have_ended() -> None:
+    run = BrokerRun(CalmEnvFactory(num_envs=8))
+    run.weights.publish(snapshot())
+    run.permit(math.inf)
+    while not run.broker._pending:  # the learner takes nothing
+        run.broker.step()
+    run.channel.learner[CLOSING] = 1
+    while not run.broker.leases.over:
+        run.broker.step()
+    assert not run.channel.broker[DRAINED]
+    assert not run.broker.finished
+    received = run.step(2)
+    assert run.channel.broker[DRAINED]
+    assert run.broker.finished
+    assert count(received) == sum(run.words(ROWS))
+
+
+def test_rows_made_before_the_last_failure_reach_the_learner(tmp_path: Path) -> None:
+    factory = ScriptedEnvFactory(folder=tmp_path, lives=(Life(deed=fail, at=30),))
+    run = BrokerRun(factory, num_actors=1, max_restarts=0)
+    run.weights.publish(snapshot())
+    run.permit(1000)
+    with pytest.raises(ActorCrashed, match="the simulator broke at step 30"):
+        deque(iter(run.broker.step, "never returned"))
+    assert count(run.reader.take()) == sum(run.words(ROWS)) == 29

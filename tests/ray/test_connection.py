@@ -48,9 +48,10 @@ def test_an_address_where_nothing_answers_is_refused() -> None:
         assert find_connection_error(address, 1.0) is None
 
 
-def test_an_address_must_have_a_port() -> None:
+@pytest.mark.parametrize("address", ["node-1", "local"])
+def test_an_address_must_have_a_port(address: str) -> None:
     with pytest.raises(ClusterRefused, match="must be auto, host:port, ray://host:port or null"):
-        refuse_unreachable(ClusterSettings(address="node-1"))
+        refuse_unreachable(ClusterSettings(address=address))
 
 
 def test_a_missing_token_is_told() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import logging
@@ -18,6 +19,7 @@ import pytest
 from border_cli.core.output import RecordStep, RunEnd, RunInfo
 from border_cli.recorder.config import MlflowConfig, WandbConfig
 from border_cli.recorder.tracking import TrackerRecorder, outbox_path, state_of
+from border_cli.system.files import AppendFile
 from border_cli.trainer.recorder_set import RecorderSet
 
 # If the lock that keeps other processes from creating tables is held, the constructor of the client
@@ -141,3 +143,53 @@ def test_the_exit_status_shows_whether_everything_was_delivered(folder: Path) ->
     assert "deliver with MLFLOW_TRACKING_URI=sqlite:////x/mlflow.db" in elsewhere.stdout
     outbox.with_suffix(".json").write_text(f'{{"delivered": {outbox.stat().st_size}}}')
     assert deliver().returncode == 0
+
+
+def test_an_attempt_that_begins_on_a_full_disk_is_described_once_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TrackerRecorder, "_start_process", Mock())
+    monkeypatch.setattr(TrackerRecorder, "_log_output", Mock())
+    recorder = RecorderSet([recorder_in(tmp_path)])
+    step = RecordStep(opt_steps=1, env_steps=1, time_s=0.0)
+    with monkeypatch.context() as patch:
+        full = Mock(side_effect=OSError(errno.ENOSPC, "full"))
+        patch.setattr(AppendFile, "append", full)
+        recorder.write(step, {"loss": 1.0})
+    recorder.write(step, {"loss": 2.0})
+    recorder.close()
+    lines = outbox_path(tmp_path, "mlflow").read_bytes().splitlines()
+    assert [json.loads(line)["kind"] for line in lines] == ["begin", "row"]
+
+
+def test_a_resume_does_not_cut_the_outbox_while_an_earlier_process_delivers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TrackerRecorder, "_start_process", Mock())
+    monkeypatch.setattr(TrackerRecorder, "_log_output", Mock())
+    with closing(recorder_in(tmp_path)) as first:
+        position = first.position()
+        first.write(RecordStep(opt_steps=1, env_steps=1, time_s=0.0), {"loss": 1.0})
+    outbox = outbox_path(tmp_path, "mlflow")
+    before = outbox.read_bytes()
+    with outbox.open("rb") as file, closing(recorder_in(tmp_path)) as resumed:
+        fcntl.flock(file, fcntl.LOCK_EX)  # held by the process of the first attempt
+        resumed.rewind(position)
+        assert outbox.read_bytes() == before
+
+
+def test_on_a_file_system_without_locks_records_are_delivered_and_rewound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = "import errno, fcntl, runpy, sys; from unittest.mock import Mock; "
+    code += "fcntl.flock = Mock(side_effect=OSError(errno.ENOSYS, 'no locks')); "
+    code += "sys.argv = ['deliver', 'run', 'mlflow', '0.1']; "
+    code += "runpy.run_module('border_cli.recorder.deliver', run_name='__main__')"
+    monkeypatch.chdir(tmp_path)
+    outbox = outbox_path(tmp_path / "run", "mlflow")
+    outbox.parent.mkdir(parents=True)
+    outbox.write_text('{"kind": "end", "summary": {}}\n')
+    outbox.with_suffix(".json").write_text(f'{{"delivered": {outbox.stat().st_size}}}')
+    command = [sys.executable, "-c", code]
+    delivered = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    assert delivered.returncode == 0, delivered.stderr

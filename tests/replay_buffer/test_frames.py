@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from border_cli.core.rows import concatenate
-from border_cli.core.types import Step
+from border_cli.core.types import Step, Transitions
 from border_cli.errors import CheckpointError, ConfigError
 from border_cli.replay_buffer.config import DatasetConfig, UniformConfig
 from border_cli.replay_buffer.dataset import DatasetRows
@@ -260,3 +260,64 @@ def test_only_stacked_images_are_stored_as_frames(spec, stack_spec):
 def test_a_transition_takes_the_bytes_of_its_slots_and_of_one_frame(stack_spec):
     # 2 x 4 slots of 4 bytes, action 8, reward and discount 4 each; frame 18 + 16 bytes
     assert FrameRing.row_nbytes(stack_spec) == 32 + 8 + 8 + 18 + 16
+
+
+def one_step_rows(stacks):
+    """The rows of an episode with these stacks. [T + 1, k, …]"""
+    count = len(stacks) - 1
+    zeros = np.zeros(count, np.float32)
+    return Transitions(
+        obs=stacks[:-1],
+        action=np.zeros(count, np.int64),
+        reward=zeros,
+        discount=zeros,
+        next_obs=stacks[1:],
+    )
+
+
+def saved_chunks(ring, first):
+    frozen, chunks = ring.freeze(first), []
+    while (arrays := frozen.take()) is not None:
+        chunks.append((first, arrays))
+        first += len(arrays[-1])
+    return chunks
+
+
+def test_an_older_state_is_restored_after_a_damaged_one_beside_a_data_set(stack_spec):
+    rng = np.random.default_rng(0)
+    frames = rng.integers(0, 256, (90, *FRAME), np.uint8)
+    stacks = np.stack([frames[i : i + 80] for i in range(DEPTH)], axis=1)  # one long episode
+    rings = [FrameRing(stack_spec, 50, most_fixed=4) for _ in range(2)]
+    for ring in rings:
+        ring.store_fixed([one_step_rows(rng.integers(0, 256, (5, DEPTH, *FRAME), np.uint8))])
+    ring, restored = rings
+    chunks = []
+    for first in (0, 20):
+        ring.push(one_step_rows(stacks[first : first + 21]))
+        chunks += saved_chunks(ring, first)
+    older = ring.state
+    ring.push(one_step_rows(stacks[40:76]))
+    restored.restore(ring.state)
+    restored.restore_rows(*chunks[1])  # the next chunk is damaged
+    restored.restore(older)
+    for chunk in chunks:
+        restored.restore_rows(*chunk)
+    sampled_rows = restored.gather(4 + np.arange(40))
+    np.testing.assert_array_equal(sampled_rows.obs, stacks[:40])
+    np.testing.assert_array_equal(sampled_rows.next_obs, stacks[1:41])
+
+
+def test_frames_of_overwritten_rows_in_a_checkpoint_take_no_space(stack_spec):
+    rng = np.random.default_rng(0)
+    stacks = rng.integers(0, 256, (2, 90, DEPTH, *FRAME), np.uint8)  # no two frames are equal
+    ring, restored = FrameRing(stack_spec, 50), FrameRing(stack_spec, 50)
+    chunks = []
+    for first, last in ((0, 50), (50, 90)):
+        rows = one_step_rows(np.zeros((last - first + 1, DEPTH, *FRAME), np.uint8))
+        ring.push(replace(rows, obs=stacks[0, first:last], next_obs=stacks[1, first:last]))
+        chunks += saved_chunks(ring, first)
+    restored.restore(ring.state)
+    for chunk in chunks:
+        restored.restore_rows(*chunk)
+    index = np.arange(50)
+    np.testing.assert_array_equal(restored.gather(index).obs, ring.gather(index).obs)

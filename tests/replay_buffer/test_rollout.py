@@ -138,3 +138,25 @@ def test_a_state_goes_on_in_the_middle_of_a_rollout() -> None:
     for target in (buffer, copy):
         collect(target, 13, 20)
     assert epochs(buffer, 7) == epochs(copy, 7)
+
+
+@pytest.mark.parametrize("num_envs", [1, 2, 3])
+def test_a_rollout_of_more_actors_is_used_to_its_end(num_envs: int) -> None:
+    saved, restored = (
+        RolloutBuffer(
+            RolloutConfig(n_steps=10, n_epochs=3),
+            spec=SPEC,
+            rng=np.random.default_rng(0),
+            extras=[EPISODE_COLUMN],
+            num_envs=count,
+        )
+        for count in (4, num_envs)
+    )
+    collect(saved, 0, 40)
+    frozen: Any = saved.freeze(0)
+    restored.load_state_dict(saved.state_dict())
+    while (chunk := frozen.take()) is not None:
+        restored.load_rows(frozen.first, chunk)
+    assert sorted(reward for batch in epochs(restored, 8)[:5] for reward in batch) == [*range(40)]
+    restored.drop()
+    collect(restored, 40, 40 + 10 * num_envs)

@@ -297,3 +297,16 @@ def _statuses_once_ended(root: Path) -> set[str]:
             return statuses
         Event().wait(0.05)
     raise AssertionError(f"jobs still run: {statuses}")
+
+
+def test_a_sweeper_gets_the_score_that_the_objective_names(tmp_path: Path) -> None:
+    typed = ["env=cartpole", f"run_dir={tmp_path}", "objective=last"]
+    sweeper = "hydra.sweeper._target_=another.Sweeper"
+    sweep = Sweep(plan_sweep(Composer(), [*typed, sweeper], ["border-train"]))
+    sweep.begin()
+    folder = tmp_path / "seed-1"
+    sweep.add(0, [*typed, "seed=1"], folder)
+    folder.mkdir()
+    write_json(folder / "run.json", {"status": "done", "best_score": 9.0, "final_score": 4.0})
+    assert sweep.row_of(folder).score == 4.0
+    assert [row.score for row in sweep.rows()] == [4.0]

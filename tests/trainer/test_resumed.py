@@ -44,11 +44,11 @@ def test_a_rollout_collected_again_is_of_the_newest_policy() -> None:
 
 
 @pytest.mark.usefixtures("folder")
-def test_with_fewer_actors_the_rollout_is_collected_again() -> None:
+def test_with_fewer_actors_the_rollout_is_used_to_its_end() -> None:
     settings = ("env.num_envs=1", "trainer.max_opt_steps=3", "actor_manager.num_actors=4")
-    train(compose(*SMALL, *settings))
-    stats = resume("run", "trainer.max_opt_steps=4", "actor_manager.num_actors=3").trainer_stats
-    assert stats.env_steps == 64 + 48
+    train(compose(*SMALL, *settings))  # 4 minibatches of 16 are an epoch
+    fewer = ("trainer.max_opt_steps=10", "actor_manager.num_actors=3")
+    assert resume("run", *fewer).trainer_stats.env_steps == 64 + 48
 
 
 def test_an_interrupted_last_evaluation_leaves_the_checkpoint_before_it() -> None:

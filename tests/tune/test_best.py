@@ -81,3 +81,9 @@ def test_the_comment_says_where_it_comes_from_and_how_to_use_it() -> None:
         f"# As conf/experiment/best.yaml: {command} experiment=best",
         f"# As conf/tuned/dqn_acrobot.yaml: {command}",
     ]
+
+
+def test_a_study_with_a_tracker_has_a_file_that_composes(tmp_path: Path) -> None:
+    text = text_of(*PAIR, "recorder=[jsonl,wandb]", "agent.gamma=0.9")
+    settings = settings_with(tmp_path, "experiment/best.yaml", text, *PAIR, "experiment=best")
+    assert settings["agent.gamma"] == 0.9

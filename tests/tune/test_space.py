@@ -323,3 +323,17 @@ def test_tuned_values_lie_inside_the_space_of_their_agent(
             value = tuned[entry.name]
             choices = [choice[entry.name] for choice in entry.choices.values()]
             assert value in choices or entry.low <= value <= entry.high, entry.name
+
+
+@pytest.mark.parametrize("typed", ["agent.learning_rate.final=0", "agent.learning_rate=0.01"])
+def test_a_typed_part_of_a_schedule_fixes_the_number_in_its_place(
+    tmp_path: Path, typed: str
+) -> None:
+    search_space = space(
+        tmp_path,
+        """
+        agent.learning_rate: {low: 1e-4, high: 1e-2, log: true}
+        agent.epsilon.final: {low: 0.01, high: 0.2}
+        """,
+    )
+    assert [*search_space.without([typed]).hyperparameters] == ["agent.epsilon.final"]

@@ -15,14 +15,16 @@ from typing import Any
 
 import pytest
 
+from border_cli.config.compose import compose
 from border_cli.errors import ConfigError, RunFailed
+from border_cli.settings.run import OnError
 from border_cli.tune.config import TuneConfig
 from border_cli.tune.halving import Action
 from border_cli.tune.runs import Training, TrialRuns
 from border_cli.tune.space import Hyperparameter, Space
 from border_cli.tune.store import TrialStore, open_store
 from border_cli.tune.study import Trials, open_study
-from border_cli.tune.trials import Study, read_study, read_trials
+from border_cli.tune.trials import Study, rank_trials, read_study, read_trials
 from tests.support.commands import other_process
 from tests.support.written_runs import write_run
 
@@ -259,3 +261,32 @@ def test_a_directory_of_other_runs_is_refused(tmp_path: Path, file: str) -> None
     with pytest.raises(ConfigError, match="contains runs that do not belong to a study"):
         open_study(tmp_path, STUDY)
     assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_typed_limit_in_updates_is_replaced_by_the_budget_in_env_steps(tmp_path: Path) -> None:
+    """The budget was computed with the replay ratio of the command, and trials may have another."""
+    typed = [*STUDY.overrides, "trainer.max_opt_steps=200"]
+    runs = runs_of(replace(STUDY, overrides=typed), tmp_path)
+    expected = [*STUDY.overrides, "agent.gamma=0.9", "trainer.max_env_steps=400"]
+    assert runs.overrides_for(["agent.gamma=0.9"]) == expected
+
+
+def test_a_run_of_a_study_does_not_stop_the_others_when_it_fails(tmp_path: Path) -> None:
+    config = compose("agent=dqn", "env=cartpole", "sweep.on_error=stop")
+    limited = runs_of(STUDY, tmp_path)._limit_to_rung(config, 0)
+    assert limited.sweep.on_error == OnError("continue")
+
+
+def test_with_fewer_trials_the_best_of_these_is_trained_and_reported(commands: Commands) -> None:
+    whole = {"max_cost": 1.0, "risk": 0.0}
+    trials = commands.begin(replace(STUDY, fresh_seeds=0), **whole)
+    while (step := trials.take()) is not Action.finish:
+        assert isinstance(step, Training)
+        commands.train(trials, step, [10.0, 20.0, 30.0, 40.0][step.trial.number])
+    fewer = commands.begin(replace(STUDY, trials=3), **whole)
+    commands.train(fewer, take_training(fewer), 25.0)
+    assert fewer.take() is Action.finish
+    fewer.look()
+    assert fewer.winner is not None
+    assert (fewer.winner.number, rank_trials(fewer.own_rows)[0].number) == (2, 2)
+    assert len(fewer.rows) == 4
