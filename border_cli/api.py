@@ -35,6 +35,7 @@ from border_cli.run.finding import find_checkpoint, find_run, read_model
 from border_cli.run.manifest import read_json
 from border_cli.run.run_folder import RunFolder
 from border_cli.run.spec import read_spec
+from border_cli.run.status import EPISODE_LIMIT
 from border_cli.settings.run import AUTO, RunConfig
 from border_cli.system.files import is_exported
 from border_cli.system.start import refuse_while_imported_by_a_child
@@ -182,7 +183,7 @@ def load_agent(
     if env is not None:
         config = replace(config, env=with_python_env(config.env, env))
     trained = read_spec(run_dir)
-    effective = effective_settings(_with_episode_limit(config, run_dir, trained))
+    effective = effective_settings(with_episode_limit(config, run_dir))
     folder = open_export(run_dir) if is_exported(run_dir) else None
     if folder is None:
         find_checkpoint(run_dir, checkpoint)  # raises before anything is built
@@ -203,12 +204,19 @@ def load_agent(
     return effective, agent, counters
 
 
-def _with_episode_limit(config: RunConfig, run_dir: Path, trained: EnvSpec | None) -> RunConfig:
-    """Returns the settings with the episode limit that the run determined for its evaluations."""
-    limit = RunFolder(run_dir).episode_limit
-    if limit is None or trained is None or trained.id != config.env.id:
+def with_episode_limit(config: RunConfig, run_dir: Path) -> RunConfig:
+    """Returns the settings with the episode limit that the run determined for its evaluations,
+    unless the settings have one."""
+    trained = read_spec(run_dir)
+    if is_exported(run_dir):
+        limit = open_export(run_dir).content.get(EPISODE_LIMIT)
+    else:
+        limit = RunFolder(run_dir).episode_limit
+    if type(limit) is not int or limit < 1 or trained is None or trained.id != config.env.id:
         return config
-    if config.evaluator.max_episode_steps is not None:
+    evaluator = config.evaluator
+    env_limit = evaluator.env.get("max_episode_steps", config.env.max_episode_steps)
+    if evaluator.max_episode_steps is not None or env_limit is not None:
         return config
     return replace(config, evaluator=replace(config.evaluator, max_episode_steps=limit))
 

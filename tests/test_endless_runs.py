@@ -10,7 +10,9 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from tests.support.commands import QUICK, eval_status, facts_of, train_status
+from border_cli.cli import export as export_command
+from tests.support.commands import QUICK, eval_status, facts_of, record_status, train_status
+from tests.support.datasets import datasets_in
 
 LENGTH = 45  # time limit of training episodes, in env steps
 RUN = (
@@ -74,3 +76,22 @@ def test_a_setting_replaces_what_would_be_decided(capsys: pytest.CaptureFixture[
     assert "evaluated episodes end" not in capsys.readouterr().out
     assert "evaluation_episode_limit" not in facts_of(Path("run"))
     assert lengths(capsys) == [50]
+
+
+@pytest.mark.parametrize(
+    "setting", [(), ("evaluator.max_episode_steps=50 evaluator.env.max_episode_steps=100",)]
+)
+def test_recordings_and_exports_end_where_evaluations_do(
+    folder: Path, capsys: pytest.CaptureFixture[str], setting: tuple[str, ...]
+) -> None:
+    limit = 50 if setting else 225
+    assert train_status(*words(*setting)) == 0
+    with datasets_in(folder / "datasets"):
+        capsys.readouterr()
+        assert record_status("run", "dataset=a-v0", "episodes=1", "--json") == 0
+    (policy,) = json.loads(capsys.readouterr().out)["policies"]
+    assert policy["lengths"] == [limit]
+    export_command.main(("run", "exported", "episodes=1", "onnx=false", "--json"))
+    capsys.readouterr()
+    assert eval_status("exported", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["lengths"] == [limit]

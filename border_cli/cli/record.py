@@ -136,7 +136,7 @@ def _record(
     """Records the data set and returns the object that `--json` prints. `env_overrides`: overrides
     of the environment."""
     # imported late: torch and rich, which --help and most refusals do not need
-    from border_cli.api import read_config
+    from border_cli.api import read_config, with_episode_limit
     from border_cli.config.saved import run_import_path
     from border_cli.dataset.minari_files import refuse_name
     from border_cli.launch.effective import effective_settings
@@ -152,7 +152,8 @@ def _record(
         policy = policy or {best_or_latest("border-record", run_dir): 1.0}
         with signals.polled() as stop:
             config = settings_in_env(run_dir, env_overrides, trust=trust) if env_overrides else None
-            effective = effective_settings(config or read_config(run_dir, trust=trust))
+            settings = config or read_config(run_dir, trust=trust)
+            effective = effective_settings(with_episode_limit(settings, run_dir))
             set_stall_timeout(effective.config.trainer.stall_timeout_s)
             changes = env_changes(run_dir, effective) if env_overrides else []
             best = None if changes else best_score(run_dir)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.core.raw_values import (
@@ -28,7 +30,7 @@ class LoadedPolicy:
         if spec.raw is None:
             raise ConfigError(f"env.id={spec.id} does not provide its raw spaces (EnvSpec.raw)")
         self._act, self._spec, self._observation = act, spec, spec.raw.observation
-        self._check = make_converter(spec.raw.observation)
+        self._check, self._action = make_converter(spec.raw.observation), spec.raw.action
         self._read, self.actions = action_reader(spec.raw.action), batch_of(spec.raw.action)
 
     def act(self, obs: Any, action_mask: Any = None) -> Any:
@@ -46,6 +48,8 @@ class LoadedPolicy:
         if action_mask is not None:
             parts = obs if isinstance(obs, Mapping) else {"observation": obs}
             obs = {**parts, ACTION_MASK: action_mask}
+        if has_masks(self._spec.observation) and isinstance(obs, Mapping) and ACTION_MASK in obs:
+            obs = {**obs, ACTION_MASK: self._mask_part(obs[ACTION_MASK])}
         if self._spec.left_out and isinstance(obs, Mapping):
             obs = {key: part for key, part in obs.items() if key not in self._spec.left_out}
         rows, is_batch = self.rows(obs)
@@ -66,6 +70,20 @@ class LoadedPolicy:
         except BadStep as error:
             raise error.within(f"env.id={self._spec.id}") from None
         return rows if lead else map_array(lambda part: part[None], rows), bool(lead)
+
+    def _mask_part(self, mask: Any) -> Any:
+        """Returns a mask of an environment as the part of the observation, like `env/masks.py`:
+        joins a tuple, and gives each bit of a MultiBinary action two values. Other values are
+        refused later. [n] or [N, n]"""
+        parts = [as_array(part) for part in (mask if isinstance(mask, tuple) else (mask,))]
+        arrays = [part for part in parts if part is not None and part.ndim]
+        if len(arrays) < len(parts) or not all(np.isin(part, (0, 1)).all() for part in arrays):
+            return mask
+        valid = np.concatenate(arrays, axis=-1).astype(np.uint8)
+        action = self._action
+        if action.kind == "MultiBinary" and valid.shape[-1] == math.prod(action.shape):
+            return np.stack([np.ones_like(valid), valid], axis=-1).reshape(*valid.shape[:-1], -1)
+        return valid
 
     def _lead(self, obs: Any) -> tuple[int, ...]:
         """Returns (N,) for a batch, () for one observation; the first key of a Dict decides."""

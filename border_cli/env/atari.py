@@ -4,7 +4,7 @@ Mnih et al. 2015, "Human-level control through deep reinforcement learning", Met
 repeated for four frames; the observation is a stack of the last four results, each the pixelwise
 maximum of the last two frames in grayscale, scaled to 84 x 84. Games start with a random number of
 no-ops. During training, each life is an episode and rewards are clipped. Sticky actions: Machado et
-al. 2018, "Revisiting the Arcade Learning Environment". FIRE is pressed to start a game, if needed.
+al. 2018, "Revisiting the Arcade Learning Environment". Games that have FIRE start with it.
 
 `AtariGame` and `AtariGames` (ALE's own C++ vector environment) return the same frames, rewards and
 ends for the same seeds and actions. After the loss of a life the game continues:

@@ -86,7 +86,8 @@ class GymConfig(EnvConfig):
         "how an actor steps several environments: auto uses the environment's own vector "
         "implementation where possible; sync steps them one by one, with a separate seed for "
         "each episode; envpool steps them in the C++ of the package EnvPool, also a single one. "
-        "Runs with trainer=sync or actor_manager=serial use sync, unless env.exact_resume=false",
+        "With trainer=sync or actor_manager=serial, auto means sync and envpool is rejected, "
+        "unless env.exact_resume=false",
     )
     exact_resume: bool = setting(
         True,

@@ -154,6 +154,11 @@ def _construct_unwrapped(config: GymConfig, render: str | None) -> gym.Env[Any, 
         env = gym.make(spec, max_episode_steps=no_limit, disable_env_checker=True, **kwargs)
     except TypeError as error:
         reason = str(error.__cause__ or error)
+        if render is not None and "render_mode" in reason:
+            raise ConfigError(
+                f"env.id={config.id} cannot be shown or filmed: {reason}. Add the argument "
+                "render_mode, and a method render"
+            ) from error
         if config.kwargs:
             raise ConfigError(
                 f"env.kwargs {config.kwargs} is not accepted by {spec.id}: {reason}"
@@ -167,6 +172,15 @@ def _construct_unwrapped(config: GymConfig, render: str | None) -> gym.Env[Any, 
     if own_limit is not None and env.unwrapped.spec is not None:
         # Read by TimeAwareObservation, which counts each repetition of `frame_skip`.
         env.unwrapped.spec.max_episode_steps = own_limit * config.frame_skip
+    return env if own_limit is None else _without_limits(env)
+
+
+def _without_limits(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
+    """Removes the time limits of an environment that a function has constructed by `gym.make`."""
+    while isinstance(env, gym_wrappers.TimeLimit):
+        env = env.env
+    if isinstance(env, gym.Wrapper):
+        env.env = _without_limits(env.env)
     return env
 
 

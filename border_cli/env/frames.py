@@ -1,4 +1,4 @@
-"""Repeated actions, and smaller, grey and stacked images, for any environment with images."""
+"""Repeated actions for any environment, and smaller, grey and stacked images."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from border_cli.core.raw_values import ValueConverter
 from border_cli.env.config import GymConfig
+from border_cli.env.gym_spaces import raw_space
 from border_cli.env.step_results import as_reward
 from border_cli.errors import ConfigError
 
@@ -64,6 +66,10 @@ class Frames(gym.Wrapper[Any, Any, Any, Any]):
                 f"env.id={config.id} observes {space}"
             )
         self._changes = {key: ImageChange(shape, config) for key, shape in images.items()}
+        self._checks = {  # before an image is cast to uint8
+            key: ValueConverter(raw_space(space[key] if key else space), _name_of(key))
+            for key in images
+        }
         changed = {
             key: spaces.Box(0, 255, change.shape, np.uint8) for key, change in self._changes.items()
         }
@@ -85,9 +91,16 @@ class Frames(gym.Wrapper[Any, Any, Any, Any]):
 
     def _change(self, obs: Any, *, first: bool) -> Any:
         if "" in self._changes:
-            return self._changes[""](obs, first=first)
-        changed = {key: change(obs[key], first=first) for key, change in self._changes.items()}
+            return self._changes[""](self._checks[""](obs), first=first)
+        changed = {
+            key: change(self._checks[key](obs[key]), first=first)
+            for key, change in self._changes.items()
+        }
         return {**obs, **changed} if changed else obs
+
+
+def _name_of(key: str) -> str:
+    return f"the observation's {key!r}" if key else "the observation"
 
 
 def _image_shapes(space: Any) -> dict[str, tuple[int, ...]]:

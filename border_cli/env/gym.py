@@ -113,14 +113,14 @@ class GymEnvFactory(EnvFactory):
         generator_finder = self._add_generator_finder(env)
         mask_finder = self._add_mask_finder(env)
         yield env
-        if generator_finder is not None and generator_finder.found:
-            self.config = replace(self.config, own_generators=True)
-            self.spec = replace(self.spec, own_generators=True)
+        self._note_generators(generator_finder)
         if mask_finder is not None and mask_finder.found:
             self.config = replace(self.config, action_mask=True)
             env = GymEnv(replace(self.config, num_envs=1), training=True)
             self.spec = self._spec_of(env.envs[0])
+            generator_finder = self._add_generator_finder(env)  # no step has reached the other one
             yield env
+            self._note_generators(generator_finder)
         vector_env = self._make_vector(first=0)
         if vector_env is not None:
             yield vector_env
@@ -133,6 +133,12 @@ class GymEnvFactory(EnvFactory):
 
         finder = env.envs[0] = GeneratorFinder(env.envs[0], str(self.config.id))
         return finder
+
+    def _note_generators(self, finder: GeneratorFinder | None) -> None:
+        """Requires separate generators if the environment has drawn from the global ones."""
+        if finder is not None and finder.found:
+            self.config = replace(self.config, own_generators=True)
+            self.spec = replace(self.spec, own_generators=True)
 
     def _add_mask_finder(self, env: GymEnv) -> MaskFinder | None:
         """Adds a wrapper that detects action masks, unless it is known whether there are any."""
@@ -167,6 +173,11 @@ class GymEnvFactory(EnvFactory):
         from border_cli.env.goals import GymGoalRewards, refuse_no_goals
 
         refuse_no_goals(self.spec)
+        self.config.refuse_beside(
+            ["frame_skip", "reward_weights"],
+            "cannot be set with replay_buffer=hindsight: compute_reward returns the reward of a "
+            "single step without weights",
+        )
         return GymGoalRewards(construct(self.config), str(self.config.id))
 
     def _spec_of(self, env: gym.Env[Any, Any]) -> EnvSpec:

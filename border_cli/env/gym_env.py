@@ -137,7 +137,8 @@ class GymEnv(Env):
         self, seed: int, state: Mapping[str, Any], beat: Beat = lambda: None
     ) -> tuple[Array, list[int]]:
         """Replays the running episodes. Returns the observations, and the environments that started
-        a new episode because the replay diverged, ended or raised."""
+        a new episode because the replay diverged, ended or raised. After a vector implementation,
+        all start new ones."""
         if "episodes" not in state:  # saved by a vector implementation, with different seeds
             return self.reset(seed), list(range(self.num_envs))
         self._clear(seed)

@@ -2,7 +2,8 @@
 
 It must reset in the step after an end, as Gymnasium's own do, so that the last step of an episode
 returns its true last observation. Most of its episodes have no separate seed and cannot be
-replayed, so evaluations and bit-reproducible runs use the loop in `gym_env.py`.
+replayed, so evaluations use the loop in `gym_env.py`, and so do bit-reproducible runs unless
+`env.exact_resume=false`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Evaluation by complete episodes, all in parallel in one vector of environments."""
+"""Evaluation by episodes, all in parallel in one vector of environments."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from border_cli.words import pluralize
 DEFAULT_LIMIT = 10_000  # env steps, if no other limit exists
 
 
-def known_limit(config: EpisodesConfig, spec: EnvSpec) -> tuple[int, str] | None:
+def known_limit(config: EvaluatorConfig, spec: EnvSpec) -> tuple[int, str] | None:
     """Returns the maximum env steps of an episode and the source of this limit; None if neither the
     settings nor the environment have one."""
     sources = (
@@ -32,7 +32,7 @@ def known_limit(config: EpisodesConfig, spec: EnvSpec) -> tuple[int, str] | None
     return min(limits, key=itemgetter(0), default=None)
 
 
-def episode_limit(config: EpisodesConfig, spec: EnvSpec, decided: int | None = None) -> int:
+def episode_limit(config: EvaluatorConfig, spec: EnvSpec, decided: int | None = None) -> int:
     """Returns the maximum env steps of an episode; `decided` applies if no limit is set."""
     limit = known_limit(config, spec)
     return limit[0] if limit is not None else decided or DEFAULT_LIMIT
@@ -219,7 +219,7 @@ class EpisodesEvaluator(Evaluator):
             return Film(problem=str(error) or repr(error))
 
     def _clip(self, policy: Policy, factory: EnvFactory) -> bytes:
-        """Records a film of the first episode, shortened if it is long."""
+        """Records a film of the first episode. If it is long, leaves out frames in between."""
         from border_cli.evaluator.film import CLIP_FRAMES, FilmedEnv, GifWriter
 
         writer = GifWriter(most_frames=CLIP_FRAMES)

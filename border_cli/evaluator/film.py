@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 EXTRA: Final = "border-cli[video]"
 LEAST_SIDE: Final = 240  # pixels; smaller frames are enlarged by a whole number
-GIF_SIDE: Final = 256  # pixels of the longer side; GIFs compress poorly
+GIF_SIDE: Final = 256  # pixels of the longer side without caption; GIFs compress poorly
 GIF_RATE: Final = 25  # approximate frames per second of faster films; browsers slow down fast GIFs
 MAX_COVERAGE: Final = 1  # Pillow's `Quantize.MAXCOVERAGE`
 CLIP_FRAMES: Final = 150  # maximum for a film recorded during a run
@@ -52,7 +52,8 @@ def require_ffmpeg(what: str) -> None:
 
 
 def draw_caption(frame: NDArray[np.uint8], text: str, longest: float = math.inf) -> Image:
-    """Draws a line of text under a frame [H, W, 3]; `longest` limits its sides, in pixels."""
+    """Draws a line of text under a frame [H, W, 3]. `longest` limits the sides of the frame, in
+    pixels; the text adds to the height."""
     from PIL import Image, ImageDraw, ImageFont
 
     picture = Image.fromarray(frame)

@@ -52,7 +52,11 @@ class RawPolicy(nn.Module):
         values = self._choice.values(self._outputs(self.features(obs)))
         action: Tensor = self._choice.actions(values, mask).reshape(-1, *self._action.shape)
         action = action + torch.from_numpy(self._action.start)
-        return action.to(getattr(torch, self._action.dtype)), values
+        action = action.to(getattr(torch, self._action.dtype))
+        if self._action.dtype == "float64":  # as in `batch_of`: rounding may have crossed a bound
+            low, high = (torch.tensor(bound) for bound in (self._action.low, self._action.high))
+            action = torch.clamp(action, low, high)
+        return action, values
 
     def _outputs(self, features: Any) -> Tensor:
         """Computes the outputs in the same way as the numpy networks in `TWINS`. [N, outputs]"""
@@ -80,6 +84,11 @@ def _as_float_or_index(space: RawSpace, values: Tensor) -> Tensor:
 def write_onnx(agent: LearningAgent, form: PolicyForm, path: Path) -> None:
     """Writes the graph; raises ConfigError if torch cannot export a user's network."""
     policy = RawPolicy(agent, form).eval().requires_grad_(False)
+    if taken := sorted({ACTION, VALUES} & policy.spaces.keys()):
+        raise ConfigError(
+            "an ONNX graph cannot have inputs with the names of its outputs, and the observation "
+            f"has the part {' and '.join(taken)}. Set onnx=false to export without that file"
+        )
     example = []
     for space in policy.spaces.values():
         value = np.where(np.isfinite(space.low), space.low, 0).astype(space.dtype)

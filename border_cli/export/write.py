@@ -41,12 +41,13 @@ from border_cli.run.exported import (
     VERSION,
     open_export,
 )
+from border_cli.run.status import EPISODE_LIMIT
 from border_cli.settings.networks import BackendName, Matmul, MatmulPrecision
 from border_cli.settings.run import RunConfig
 from border_cli.system.files import POLICY_JSON, checksum, write_json
 
 MOST_KEPT = 256  # maximum number of observations in the verification
-MOST_WATCHED = 10 * MOST_KEPT  # number of recorded observations from which these are drawn
+MOST_WATCHED = 10 * MOST_KEPT  # observations after which no more are recorded to draw these from
 
 
 def in_float32(config: RunConfig) -> RunConfig:
@@ -91,7 +92,8 @@ def form_of(agent: Any, policy: Any, name: str) -> PolicyForm:
 
 
 def refuse_missing(*, onnx: bool, film: bool) -> None:
-    """Raises MissingPackage if a required package is not installed; called before playing."""
+    """Raises MissingPackage if a package that the export needs is not installed. Called before
+    episodes are played."""
     for package in ("safetensors", *(("onnx", "onnxruntime", "onnxscript") if onnx else ())):
         if find_spec(package) is None:
             raise MissingPackage(f"border-export ({package})", EXTRA)
@@ -147,7 +149,7 @@ def write(
             one_episode = effective.with_episodes(1)
             play(one_episode, policy, stop, seed=seed, rounds=1, video=folder / "film.mp4")
         shutil.copyfile(settings, folder / settings.name)
-        seal(folder, agent, form)
+        seal(folder, agent, form, episode_limit=effective.config.evaluator.max_episode_steps)
         (folder / "README.md").write_text(card(form, evaluation, about, place.name), "utf-8")
         lines = verify_export(open_export(folder))
         folder.rename(place)
@@ -203,7 +205,9 @@ def _verification(policy: NetworkPolicy, form: PolicyForm, rows: Array) -> dict[
     }
 
 
-def seal(folder: Path, agent: LearningAgent, form: PolicyForm) -> None:
+def seal(
+    folder: Path, agent: LearningAgent, form: PolicyForm, *, episode_limit: int | None = None
+) -> None:
     """Writes `policy.json`, with the checksums of all other files in the folder."""
     content = {
         "format": FORMAT,
@@ -211,6 +215,7 @@ def seal(folder: Path, agent: LearningAgent, form: PolicyForm) -> None:
         **form.as_json(),
         "border_cli": __version__,
         "semantics": agent.config.semantic_settings,
+        EPISODE_LIMIT: episode_limit,
         "files": {path.name: checksum(path) for path in sorted(folder.iterdir())},
     }
     write_json(folder / POLICY_JSON, content)

@@ -29,7 +29,7 @@ from border_cli.dataset.recorded_episodes import RecordedEpisode
 from border_cli.env.config import GymConfig
 from border_cli.env.translate import raw_parts, recorded_rows
 from border_cli.errors import ConfigError
-from border_cli.evaluator.episodes import DEFAULT_LIMIT
+from border_cli.evaluator.episodes import episode_limit
 from border_cli.launch.build import build_evaluator
 from border_cli.launch.effective import EffectiveSettings
 from border_cli.playing.players import RANDOM, Player, random_agent, split_amount
@@ -159,8 +159,7 @@ def _rounds(
     steps."""
     factory: EnvFactory = ENVS.build(effective.evaluation_env)
     spec = factory.spec
-    step_limit = spec.max_episode_steps or effective.config.evaluator.max_episode_steps
-    limit = step_limit or DEFAULT_LIMIT
+    limit = episode_limit(effective.config.evaluator, spec)
     cap = max(1, min(PARALLEL_EPISODES, PARALLEL_NBYTES // (limit * row_nbytes(spec.observation))))
     parallel = math.ceil(amount / math.ceil(amount / cap))
     factory = ENVS.build(replace(effective.evaluation_env, num_envs=parallel))

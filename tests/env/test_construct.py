@@ -318,3 +318,26 @@ def test_an_environment_may_construct_another():
         construct(GymConfig(id="border/Nested-v1")).close()
     finally:
         gymnasium.registry.pop("border/Nested-v1")
+
+
+def limited() -> Any:
+    return gymnasium.make("Pendulum-v1", max_episode_steps=2)
+
+
+def test_a_time_limit_of_the_settings_replaces_that_of_an_environment_from_a_function():
+    config = GymConfig(id=f"{__name__}:limited", max_episode_steps=3)
+    env = GymEnvFactory(config).make(training=True)
+    env.reset(0)
+    ends = [env.step(np.zeros((1, 1), np.float32)).truncated[0] for _ in range(3)]
+    assert ends == [False, False, True]
+
+
+def plain(size: int = 1) -> Any:
+    del size
+    return CartPoleEnv()
+
+
+@pytest.mark.parametrize("kwargs", [{}, {"size": 2}])
+def test_an_environment_without_a_render_mode_cannot_be_filmed(kwargs: dict[str, Any]):
+    with pytest.raises(ConfigError, match=r"cannot be shown or filmed: .*'render_mode'"):
+        construct(GymConfig(id=f"{__name__}:plain", kwargs=kwargs), render="rgb_array")

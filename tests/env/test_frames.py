@@ -14,7 +14,7 @@ from border_cli.core.spaces import BoxSpace, DictSpace
 from border_cli.env.config import GymConfig
 from border_cli.env.frames import ImageChange
 from border_cli.env.gym import GymEnvFactory
-from border_cli.errors import ConfigError
+from border_cli.errors import BadStep, ConfigError
 
 LENGTH = 7  # env steps of an episode
 
@@ -145,3 +145,25 @@ def test_settings_of_images_need_images() -> None:
         assert GymEnvFactory(GymConfig(id="CartPole-v1", frame_stack=2)).spec
     with pytest.raises(ConfigError, match=r"env\.resize must be \[height, width\], got \[84\]"):
         GymConfig(id="CartPole-v1", resize=[84])
+
+
+class Odd(gym.Env[Any, Any]):
+    """Images that are not uint8, although the space says so."""
+
+    observation_space = gym.spaces.Box(0, 255, (8, 8), np.uint8)
+    action_space = gym.spaces.Discrete(2)
+
+    def __init__(self, pixel: Any) -> None:
+        self.image = np.full((8, 8), pixel)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        del seed, options
+        return self.image, {}
+
+
+@pytest.mark.parametrize("change", [{}, {"frame_stack": 2}, {"resize": [4, 4]}])
+@pytest.mark.parametrize("pixel", [0.4, 300, float("nan")])
+def test_an_image_that_does_not_fit_its_space_is_refused(pixel: Any, change: Any) -> None:
+    config = GymConfig(id=f"{__name__}:Odd", kwargs={"pixel": pixel}, **change)
+    with pytest.raises(BadStep, match="does not fit"):
+        GymEnvFactory(config).make(training=True).reset(0)

@@ -155,3 +155,9 @@ def spec_of(**parts: Any) -> EnvSpec:
 def test_observations_without_goals_are_refused(spec: EnvSpec, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         refuse_no_goals(spec)
+
+
+@pytest.mark.parametrize("setting", [{"frame_skip": 2}, {"reward_weights": [0.5]}])
+def test_settings_that_change_rewards_are_refused(setting: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r"cannot be set with replay_buffer=hindsight"):
+        GymEnvFactory(GymConfig(id="border/Reach-v0", **setting)).goal_rewards()

@@ -11,6 +11,7 @@ import pytest
 from gymnasium import spaces
 from masked import ACTIONS, PLACES, mask_at
 
+from border_cli.core.loaded_policy import LoadedPolicy
 from border_cli.core.spaces import has_masks
 from border_cli.env.config import GymConfig
 from border_cli.env.gym import GymEnvFactory
@@ -122,3 +123,41 @@ def test_a_part_that_cannot_be_a_mask_is_ordinary_unless_masks_are_required(
     assert not has_masks(GymEnvFactory(settings).spec.observation)
     with pytest.raises(ConfigError, match="action_mask must not be true: env"):
         GymEnvFactory(replace(settings, action_mask=True)).spec  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("space", "mask", "expected"),
+    [
+        (spaces.Discrete(3), np.array([0.0, 1.0, 0.0]), [0, 1, 0]),
+        (
+            spaces.MultiDiscrete([2, 3]),
+            (np.array([0, 1]), np.array([0, 0, 1])),
+            [0, 1, 0, 0, 1],
+        ),
+        (spaces.MultiBinary(3), np.array([0, 0, 0]), [1, 0, 1, 0, 1, 0]),
+    ],
+)
+def test_a_loaded_policy_takes_the_masks_that_environments_return(
+    space: Any, mask: Any, expected: list[int]
+) -> None:
+    class Masked(gym.Env[Any, Any]):
+        observation_space = spaces.Box(0, 1, (1,), np.float32)
+        action_space = space
+
+        def reset(self, **_: Any) -> Any:
+            return np.zeros(1, np.float32), {"action_mask": mask}
+
+    gym.register("border/Masks-v0", Masked)
+    try:
+        spec = GymEnvFactory(GymConfig(id="border/Masks-v0", action_mask=True)).spec
+    finally:
+        del gym.registry["border/Masks-v0"]
+    seen: list[Any] = []
+
+    def act(rows: Any, *, explore: bool) -> Any:
+        assert not explore
+        seen.append(rows["action_mask"].tolist())
+        return np.zeros((1, *np.shape(space.sample())), np.int64)
+
+    LoadedPolicy(act, spec).act(np.zeros(1, np.float32), mask)
+    assert seen == [[expected]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
-from contextlib import closing
+from contextlib import closing, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -132,3 +132,25 @@ def test_threads_that_step_at_once_do_not_wait_for_each_other() -> None:
     release.set()
     thread.join(10)
     assert global_states()[0] == before[0]
+
+
+class Dice(gym.Env[Any, Any]):
+    """Has masks, and draws in `step` only."""
+
+    observation_space = gym.spaces.Box(0, 1, (1,), np.float32)
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, **_: Any) -> Any:
+        return np.zeros(1, np.float32), {"action_mask": np.ones(2, np.int8)}
+
+    def step(self, action: int) -> Any:
+        del action
+        info = {"action_mask": np.ones(2, np.int8)}
+        return np.random.rand(1).astype(np.float32), 0.0, False, False, info
+
+
+def test_draws_of_an_environment_with_masks_are_found() -> None:
+    factory = GymEnvFactory(GymConfig(id=f"{__name__}:Dice"))
+    spec = try_factory(factory, lambda _: nullcontext(), plays=True)
+    assert spec.own_generators
+    assert (factory.config.own_generators, factory.config.action_mask) == (True, True)

@@ -277,3 +277,27 @@ def test_components_of_choices_are_never_multiplied_out() -> None:
     spec = spec_of(REALS, spaces.MultiDiscrete([50] * 12))
     action = policy_of(agent_of("discrete_sac", spec)).act(sampled(spec, REALS), explore=True)
     assert action.shape == (ROWS, 12)
+
+
+@pytest.mark.slow
+def test_actions_of_onnx_are_within_float64_bounds(tmp_path: Path) -> None:
+    action = spaces.Box(-0.1, 0.1, (1,), np.float64)  # 0.1 as float32 is above 0.1
+    spec = spec_of(REALS, action)
+    agent = agent_of("td3", spec)
+    for weight in agent.acting_parts["network"].parameters():
+        weight.data *= 20  # saturates the tanh
+    rows = sampled(spec, REALS)
+    exported(tmp_path / "to", agent, rows)
+    onnxruntime = pytest.importorskip("onnxruntime")
+    session = onnxruntime.InferenceSession(tmp_path / "to" / POLICY_ONNX)
+    (actions,) = session.run(["action"], {"observation": rows})
+    assert all(action.contains(each) for each in actions)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("key", ["action", "values"])
+def test_an_observation_with_the_name_of_an_output_is_refused(tmp_path: Path, key: str) -> None:
+    observation = spaces.Dict({"arm": REALS, key: REALS})
+    spec = spec_of(observation, ACTIONS["discrete"])
+    with pytest.raises(ConfigError, match=rf"the part {key}\. Set onnx=false"):
+        exported(tmp_path / "to", agent_of("dqn", spec), sampled(spec, observation))

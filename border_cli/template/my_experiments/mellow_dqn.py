@@ -32,7 +32,7 @@ def mellow_td_loss(
     omega: float,
     td_loss: TDLoss,
 ) -> TDResult:
-    """Returns DQN's loss. The only next value of a row is the mellowmax, hence the maximum, too."""
+    """Returns DQN's loss with the mellowmax as the only next value of a row, hence its maximum."""
     return td_loss(q, mellowmax(q_next, omega), q_next_online, batch)
 
 
