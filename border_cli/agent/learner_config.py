@@ -41,8 +41,8 @@ class LearnerConfig(AgentConfig):
     backend: BackendName = setting(
         BackendName.auto,
         "library that computes updates. auto chooses numpy for dqn, discrete_cql, qrdqn and ppo on "
-        "a CPU with dense layers of relu or tanh and fewer than half a million weights; such a run "
-        "starts without torch. torch runs every agent",
+        "a CPU with dense layers of relu or tanh and fewer than half a million weights before the "
+        "output layer; such a run starts without torch. torch runs every agent",
         may_change=True,
     )
     num_threads: int | None = setting(
@@ -76,7 +76,7 @@ class LearnerConfig(AgentConfig):
         False,
         "standardises float observations with running statistics, which are saved with the "
         "model; integers are one-hot encoded, or scaled by bounds of up to 65,536. null means "
-        "true if there are floats and no images",
+        "true if there are floats and no built-in convolutions",
     )
     normalize_reward: bool = setting(
         False,

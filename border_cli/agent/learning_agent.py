@@ -121,7 +121,7 @@ class LearningAgent(Agent):
 
     @property
     def num_parameters(self) -> int:
-        """Number of learned weights, without target networks."""
+        """Number of weights and of values in buffers, without target networks."""
         parts = self.weights()
         parts.pop("statistics", None)
         return sum(array.size for arrays in parts.values() for array in arrays.values())

@@ -88,10 +88,10 @@ class EpsilonGreedy:
 
 
 class MaskedEpsilonGreedy(EpsilonGreedy):
-    """Epsilon-greedy over valid actions, which are those with a value above -inf."""
+    """Epsilon-greedy over valid actions, which are those with a value other than -inf."""
 
     def _sample_uniform(self, q: NDArray[np.float32], u: float) -> int:
-        valid = np.flatnonzero(q > -np.inf)
+        valid = np.flatnonzero(q != -np.inf)  # NaN after a divergence, which the learner reports
         return int(valid[int(u * len(valid))])
 
 
@@ -105,9 +105,12 @@ def sample_softmax(
     return greedy(q + temperature * rng.gumbel(size=q.shape))
 
 
-def draw_from_box(space: BoxSpace, rows: int, rng: np.random.Generator) -> NDArray[np.float32]:
+def draw_from_box(space: BoxSpace, rows: int, rng: np.random.Generator) -> NDArray[Any]:
     """Samples uniformly between two bounds, from a standard normal without bounds, and at a
-    half-normal distance from a single bound. [rows, …]"""
+    half-normal distance from a single bound; integers uniformly, with both bounds. [rows, …]"""
+    if np.dtype(space.dtype).kind != "f":
+        size = (rows, *space.shape)
+        return rng.integers(space.low, space.high, size, space.dtype, endpoint=True)
     low, high = space.low.astype(np.float64), space.high.astype(np.float64)
     has_low, has_high = np.isfinite(low), np.isfinite(high)
     bottom, top = np.where(has_low, low, 0.0), np.where(has_high, high, 0.0)
@@ -168,7 +171,7 @@ class RandomPolicy(Policy):
 
 
 class NetworkPolicy(Policy):
-    """Acts randomly during warm-up, then with a network.
+    """Acts with a network; exploring actions are random during warm-up.
 
     The acting thread owns the policy and its random number generator.
     """
@@ -240,9 +243,10 @@ class DiscretePolicy(NetworkPolicy):
 class QPolicy(DiscretePolicy):
     """Greedy with respect to Q(s, ·), with the exploration of the agent's settings.
 
-    A number as `exploration` is a constant epsilon or temperature. With `atoms` (v_min, v_max and
-    the number of atoms), the network outputs logits of distributions, whose means are the values.
-    If `noisy` is set, the weights are noisy while exploring.
+    A number as `exploration` is a constant epsilon or temperature; a mapping replaces settings.
+    With `atoms` (v_min, v_max and the number of atoms), the network outputs logits of
+    distributions, whose means are the values. If `noisy` is set, the weights are noisy while
+    exploring.
     """
 
     epsilon_greedy: ClassVar[type[EpsilonGreedy]] = EpsilonGreedy

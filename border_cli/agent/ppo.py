@@ -7,15 +7,16 @@ clipped by its global norm. Advantages come from `advantages.py`; truncated epis
 their final observation. Before the first epoch, the learner computes the values and
 log-probabilities of a whole rollout and compares the latter with the actors' (`log_prob_gap`).
 
-The policy of a Box is a Gaussian in the environment's units with state-independent standard
-deviations. Only actions sent to the environment are clipped. Running statistics are updated after
-the epochs of a rollout, so that they are constant within it.
+The policy of a Box is a Gaussian in the environment's units, whose standard deviations depend on
+the state only with gSDE. Only actions sent to the environment are clipped. Running statistics are
+updated after the epochs of a rollout, so that they are constant within it.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple, SupportsFloat
@@ -266,11 +267,12 @@ class Ppo(LearningAgent, OnPolicyAgent):
         self._set_learning_rate(value_at(schedule_of(config.learning_rate), env_steps, done))
         self._set_clip_range(value_at(schedule_of(config.clip_range), env_steps, done))
         segments = Segments(rollout.extras[EPISODE])
-        results = [self._evaluate(rollout, part) for part in _split_rows(len(rollout))]
+        with self._evaluating():
+            results = [self._evaluate(rollout, part) for part in _split_rows(len(rollout))]
+            last_value = self._compute_values(
+                map_array(lambda array: array[segments.last], rollout.next_obs), len(segments.last)
+            )
         value, log_prob = (np.concatenate(parts) for parts in zip(*results, strict=True))
-        last_value = self._compute_values(
-            map_array(lambda array: array[segments.last], rollout.next_obs), len(segments.last)
-        )
         reward = self._normalization.scale_rewards(rollout.reward)
         if config.normalize_reward:
             reward = reward.clip(-config.clip_reward, config.clip_reward)
@@ -293,6 +295,20 @@ class Ppo(LearningAgent, OnPolicyAgent):
         }
         columns = {ADVANTAGE: advantage, TARGET: target, VALUE: value, OLD_LOG_PROB: log_prob}
         return {name: column.astype(np.float32) for name, column in columns.items()}
+
+    @contextmanager
+    def _evaluating(self) -> Iterator[None]:
+        """Sets a user's network to `eval()`, as in actors, and to `train()` afterwards."""
+        networks: list[Any] = []
+        if self.architecture.target is not None:  # no other network has such layers
+            networks = [self.policy] if self._is_shared else [self.policy, self.value]
+        for network in networks:
+            network.eval()
+        try:
+            yield
+        finally:
+            for network in networks:
+                network.train()
 
     def _evaluate(
         self, rollout: Transitions, part: slice

@@ -43,7 +43,7 @@ class PpoConfig(LearnerConfig):
     normalize_obs: bool | None = setting(
         None,
         "standardises float observations with running statistics, which are saved with the "
-        "model; null means true if there are floats and no images",
+        "model; null means true if there are floats and no built-in convolutions",
     )
     normalize_reward: bool = setting(
         True,

@@ -50,7 +50,7 @@ class SupportCheck:
         }
 
     def check(self, target: TargetDistribution, discount: AnyTensor) -> dict[str, AnyTensor]:
-        """Returns the fractions of the targets' mass beyond the outermost atoms."""
+        """Returns the fractions of the targets' mass that `mass_beyond` counts, for both ends."""
         margin = MARGIN * self._range
         mirrored = target._replace(positions=-target.positions)
         below = mass_beyond(mirrored, discount, -self._ends["v_min"], margin)  # [3]

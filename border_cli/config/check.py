@@ -139,7 +139,7 @@ def _complete_exploration(run: RunConfig) -> None:
             raise ConfigError(
                 f"actor_manager.exploration of actor {actor_id}: {' '.join(str(error).split())}"
             ) from error
-        entries[actor_id] = {name: getattr(full, name) for name in names}
+        entries[actor_id] = {name: getattr(full, name) for name in names} or None
 
 
 @contextmanager

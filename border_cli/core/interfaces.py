@@ -42,7 +42,7 @@ class Policy(ABC):
 
     @abstractmethod
     def act(self, obs: Array, *, explore: bool) -> NDArray[Any]:
-        """Returns actions for N observations [N, …]: [N] int64, or [N, A] float32 or int64."""
+        """Returns actions for N observations [N, …]: [N] or [N, A] int64, or those of a Box."""
 
     def explore(self, obs: Array) -> tuple[NDArray[Any], Mapping[str, NDArray[Any]]]:
         """Returns exploring actions [N, …] and the columns that `Agent.extras` declares, [N, …]

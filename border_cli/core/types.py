@@ -41,7 +41,7 @@ class Transitions:
     """
 
     obs: Array  # [M, …]
-    action: NDArray[Any]  # [M] int64, or [M, A] float32 or int64 (MultiDiscrete)
+    action: NDArray[Any]  # [M] int64, [M, A] int64 (MultiDiscrete), or [M, …] (Box)
     reward: NDArray[np.float32]  # [M]  r1 + g r2 + … over its k steps
     discount: NDArray[np.float32]  # [M]  g**k, or 0 if the episode TERMINATED within them
     next_obs: Array  # [M, …]  true successor, never a reset observation

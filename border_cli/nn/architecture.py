@@ -105,6 +105,8 @@ class Architecture:
     matmul_precision: MatmulPrecision = MatmulPrecision.highest  # value of agent.matmul_precision
 
     def __post_init__(self) -> None:
+        if not self.has_encoder and not self.row_size:
+            raise ConfigError("the observation is empty, so that there is nothing to learn from")
         if self.kind in CONVOLUTIONS and not self.images:
             side, parts = CONVOLUTIONS[self.kind], _split(self.observation).values()
             fit = [kind for kind in CONVOLUTIONS if any(_to_image(part, kind) for part in parts)]

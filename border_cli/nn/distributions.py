@@ -56,8 +56,7 @@ def normal_log_density(standardised: Tensor, log_std: Tensor) -> Tensor:
 
 
 def _log_slope(pre_tanh: Tensor) -> Tensor:
-    """Returns log(1 - tanh(x)^2) as 2 (log 2 - x - softplus(-2 x)), accurate for large |x|. [B,
-    A]"""
+    """Returns log(1 - tanh(x)^2), accurate for large |x|. [B, A]"""
     return 2 * (math.log(2) - pre_tanh - F.softplus(-2 * pre_tanh))
 
 

@@ -2,7 +2,7 @@
 
 Features are rows of numbers [B, row_size] float32, or an image [B, C, H, W] if it is the whole
 observation. For a Dict with images, they are a dict of the images by their keys, and of the rows
-under "".
+under "". With a user's network, they are the observation itself.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Networks for acting in numpy: for one row of numbers, at least twice as fast as in torch.
 
-The forward passes of `network.py`, `value_network.py` and `quantile_network.py`, without torch.
+The forward passes of `network.py`, `value_network.py` and `quantile_network.py`, without torch,
+except for encoders that numpy does not have (`torch_encoder.py`).
 """
 
 from __future__ import annotations

@@ -66,8 +66,8 @@ def make_optimizer(
 ) -> TensorOptimizer:
     """Builds the optimizer named by `agent.optimizer`, for the trainable parameters.
 
-    An `epsilon` other than Adam's default is passed on. Raises ConfigError if torch does not
-    accept it, the name or the arguments.
+    An `epsilon` other than Adam's default is passed on, unless `kwargs` contains `eps`. Raises
+    ConfigError if torch does not accept it, the name or the arguments.
     """
     leaves = [leaf for leaf in parameters if leaf.requires_grad]
     form = adam_form(name, kwargs, epsilon)
@@ -75,13 +75,14 @@ def make_optimizer(
         return Adam(leaves, learning_rate=learning_rate, max_grad_norm=max_grad_norm, form=form)
     kind = _find_kind(name)
     arguments = {"lr": value_at(learning_rate, 0), **kwargs}
-    if epsilon != ADAM_EPSILON:
-        if "eps" not in inspect.signature(kind).parameters:
+    if epsilon != ADAM_EPSILON and "eps" not in kwargs:
+        parameter = inspect.signature(kind).parameters.get("eps")
+        if parameter is None or not isinstance(parameter.default, float):  # Adafactor has two
             raise ConfigError(
                 f"agent.adam_epsilon must be {ADAM_EPSILON:g} with agent.optimizer={name}, which "
                 f"has no epsilon, got {epsilon!r}"
             )
-        arguments.setdefault("eps", epsilon)
+        arguments["eps"] = epsilon
     try:
         optim = kind(leaves, **arguments)
     except (TypeError, ValueError) as error:
@@ -135,8 +136,12 @@ class Adam(TensorOptimizer):
     def step(self, gradient: tuple[Tensor, ...]) -> Tensor | None:
         norm, divisor = self.clipping(gradient)  # the kernel applies the divisor
         self._count += 1
-        # The kernel ignores strides and reads gradients in the memory order of their parameters.
-        gradients = [part.contiguous() for part in gradient]
+        # The kernel ignores strides and reads gradients in the memory order of their parameters,
+        # which may be channels last in a user's network.
+        gradients = [
+            part if part.stride() == memory.stride() else torch.empty_like(memory).copy_(part)
+            for memory, part in zip(self._memory, gradient, strict=True)
+        ]
         averages = self._means, self._squares, _NO_MAXIMA, self._steps
         torch._fused_adamw_(
             self._memory, gradients, *averages, **self._settings, grad_scale=divisor

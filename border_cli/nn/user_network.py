@@ -21,7 +21,7 @@ from border_cli.nn.architecture import Architecture
 from border_cli.nn.features import FeatureTensors, TensorObs, Torso
 from border_cli.nn.tensors import tensor_obs
 
-ROWS = 2  # size of the test batch: with 1, errors of BatchNorm and `squeeze` go unnoticed
+ROWS = 2, 1  # sizes of the test batches: `squeeze` removes the first axis of a single row only
 
 
 class UserTorso(Torso):
@@ -40,8 +40,11 @@ class UserTorso(Torso):
                 raise  # the dry build reports it for the whole run
             except Exception as error:
                 raise ConfigError(f"{called} cannot be built: {place_of(error)}") from error
-            features = _test_network(network, architecture, called)
-        _refuse_unused(network, features, called)
+            for rows in ROWS:
+                features = _test_network(network, architecture, rows, called)
+            _refuse_unused(network, features, called)
+            with torch.no_grad():  # weights that a hook computes have no graph then: deepcopy
+                _test_network(network, architecture, rows, called)
         super().__init__(features.shape[1])
         self.network = network
 
@@ -58,20 +61,22 @@ def _import_class(target: str, called: str) -> Any:
         raise ConfigError(f"{called} cannot be imported: {error}") from error
 
 
-def _test_network(network: nn.Module, architecture: Architecture, called: str) -> Tensor:
-    """Returns the features of an observation of zeros, with a gradient. [ROWS, F]"""
-    obs = tensor_obs(map_array(np.zeros_like, allocate(architecture.observation, ROWS)))
+def _test_network(network: nn.Module, architecture: Architecture, rows: int, called: str) -> Tensor:
+    """Returns the features of an observation of zeros, with a gradient. [rows, F]"""
+    obs = tensor_obs(map_array(np.zeros_like, allocate(architecture.observation, rows)))
     network.eval()
     try:
         features: Any = network(obs)
     except Exception as error:
         raise ConfigError(f"{called} fails for {_describe(obs)}: {place_of(error)}") from error
     network.train()
+    if any(part._version for part in (obs.values() if isinstance(obs, dict) else [obs])):
+        raise ConfigError(f"{called} changes its input in place, which is also stored")
     fits = isinstance(features, Tensor) and features.dtype == torch.float32
-    if not fits or features.ndim != 2 or len(features) != ROWS or not features.shape[1]:
+    if not fits or features.ndim != 2 or len(features) != rows or not features.shape[1]:
         actual = _describe(features) if isinstance(features, Tensor) else repr(type(features))
         raise ConfigError(
-            f"{called} must return [{ROWS}, F] torch.float32 for {_describe(obs)}, got {actual}"
+            f"{called} must return [{rows}, F] torch.float32 for {_describe(obs)}, got {actual}"
         )
     tensor: Tensor = features
     return tensor

@@ -18,6 +18,7 @@ from border_cli.agent.dqn import Dqn
 from border_cli.agent.policies import (
     CategoricalPolicy,
     EpsilonGreedy,
+    MaskedEpsilonGreedy,
     QPolicy,
     RandomPolicy,
     greedy,
@@ -57,6 +58,13 @@ def test_greedy_takes_the_first_of_equal_values():
 def test_epsilon_greedy_takes_the_best_action_unless_it_explores_all():
     action = EpsilonGreedy(rng())(rows(0, 5, 1), 0.3)
     assert shares(action, 3) == pytest.approx([0.1, 0.8, 0.1], abs=0.015)
+
+
+def test_values_that_have_diverged_do_not_stop_an_actor():
+    """The learner reports them, with the update."""
+    q = np.array([[np.nan, -np.inf, np.nan]], np.float32)  # the second action is invalid
+    actions = [MaskedEpsilonGreedy(rng())(q, 1.0)[0] for _ in range(20)]
+    assert set(actions) <= {0, 2}
 
 
 def test_epsilon_zero_never_explores_and_epsilon_one_always():
@@ -441,6 +449,13 @@ def test_a_half_open_box_is_kept_on_its_side():
     assert action[:, 0].min() >= 3
     assert action[:, 1].max() <= -1
     assert np.isfinite(action).all()
+
+
+def test_a_box_of_integers_is_filled_evenly_with_both_bounds():
+    action = draw_actions(box((2,), "int64", low=[-2, 0], high=[2, 1]))
+    assert action.dtype == np.int64
+    assert np.bincount(action[:, 0] + 2) / ROWS == pytest.approx([0.2] * 5, abs=0.025)
+    assert np.bincount(action[:, 1]) / ROWS == pytest.approx([0.5] * 2, abs=0.025)
 
 
 def test_a_box_keeps_its_shape():

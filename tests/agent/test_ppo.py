@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 - as all of torch's users call it
+import user_networks
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributions import Categorical, Normal
 
 from border_cli.agent.on_policy_policies import LOG_PROB, UNCLIPPED
@@ -193,6 +194,27 @@ def test_actors_and_learner_agree_on_log_probabilities(name: str, backend: str) 
     assert float(update.metrics["log_prob_gap"]) < 1e-5
     assert float(update.metrics["approx_kl"]) == pytest.approx(0, abs=1e-6)  # all ratios are 1
     assert float(update.metrics["clip_fraction"]) == 0
+
+
+class Normalised(nn.Sequential):
+    """A user's network whose outputs differ between `train()` and `eval()`."""
+
+    def __init__(self, space: Any) -> None:
+        super().__init__(nn.Linear(space.shape[0], 8), nn.BatchNorm1d(8), nn.Dropout(0.5))
+
+
+def test_the_learner_evaluates_a_rollout_with_a_users_network_as_actors_do() -> None:
+    with user_networks.registered(normalised=Normalised):
+        agent = agent_of(network="normalised")
+        rollout = rollout_of(agent)
+        rollout.extras[EPISODE][:] = 0  # one episode: the value of a single next observation
+        columns = dict(agent.prepare(rollout, env_steps=0, done=0.0))
+        np.testing.assert_allclose(columns["old_log_prob"], rollout.extras[LOG_PROB], atol=1e-5)
+        before = agent.state_dict()["policy"]
+        agent.update(batch_of(rollout, columns, slice(0, 10)))
+        after = agent.state_dict()["policy"]
+        name = "torso.network.1.running_mean"  # which only `train()` changes
+        assert (after[name] != before[name]).any()
 
 
 @both_backends

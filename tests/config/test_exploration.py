@@ -50,6 +50,13 @@ def test_a_schedule_of_an_actor_replaces_that_of_the_agent_and_ends_with_the_run
     }
 
 
+def test_an_empty_mapping_has_the_defaults_or_is_null_if_there_are_none() -> None:
+    override = "actor_manager.exploration=[{},0.5]"
+    assert compose("agent=sac", override, *TWO).actor_manager.exploration_of(0) is None
+    td3 = compose("agent=td3", override, *TWO).actor_manager.exploration_of(0)
+    assert td3 == {"noise": "gaussian", "noise_std": 0.1}
+
+
 @pytest.mark.parametrize(
     ("agent", "own", "problem"),
     [

@@ -5,16 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from border_cli.errors import ConfigError
 from border_cli.nn.architecture import (
     MINATAR_WINDOWS,
     NATURE_WINDOWS,
+    Architecture,
     image_axes,
     image_shape,
     impala_side,
     pixel_scaling,
     size_after,
 )
-from tests.support.spaces import box, pixels
+from tests.support.spaces import box, numbers, pixels
 
 
 @pytest.mark.parametrize(
@@ -109,3 +111,8 @@ def test_output_size_of_the_minatar_network():
 def test_output_sides_of_the_resnet():
     # 84 -> 42 -> 21 -> 11; 72 -> 36 -> 18 -> 9; 6 -> 3 -> 2 -> 1
     assert [impala_side(pixels) for pixels in (84, 72, 6)] == [11, 9, 1]
+
+
+def test_an_empty_observation_is_refused() -> None:
+    with pytest.raises(ConfigError, match="the observation is empty"):
+        Architecture(numbers(0))

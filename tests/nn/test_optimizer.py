@@ -57,6 +57,14 @@ def test_a_gradient_that_lies_otherwise_in_memory_moves_the_right_weights():
     torch.testing.assert_close(weight.detach(), -0.5 * slope)
 
 
+def test_a_weight_that_lies_otherwise_in_memory_is_moved_by_its_own_gradient():
+    weight = torch.zeros(3, 2).t().requires_grad_()  # as in a network that is channels last
+    slope = torch.tensor([[1.0, -1.0, 1.0], [-1.0, -1.0, -1.0]])
+    Adam([weight], learning_rate=0.5).minimize((weight * slope).sum())
+    # Adam's first step is -learning_rate * sign(gradient).
+    torch.testing.assert_close(weight.detach(), -0.5 * slope)
+
+
 def weights(seed: int = 0) -> list[torch.nn.Parameter]:
     generator = torch.Generator().manual_seed(seed)
     shapes = ((3, 2), (3,))

@@ -104,6 +104,16 @@ def test_targets_are_copies_and_a_part_without_a_gradient_stays() -> None:
     assert not network.torso.network.scale.requires_grad
 
 
+class SpectralNorm(nn.Sequential):
+    def __init__(self, space: Any) -> None:
+        super().__init__(nn.utils.spectral_norm(nn.Linear(space.shape[0], 3)))
+
+
+def test_a_network_whose_weights_a_hook_computes_has_a_target() -> None:
+    network = Network(architecture_of(SpectralNorm), 2, seeded())
+    assert target_of(network)(torch.zeros(5, 4)).shape == (5, 2)
+
+
 class Slices(user_networks.Tanh):
     def forward(self, obs: Tensor) -> Tensor:
         return self.layers(obs[:, :2])
@@ -112,6 +122,16 @@ class Slices(user_networks.Tanh):
 class OneAxis(user_networks.Tanh):
     def forward(self, obs: Tensor) -> Tensor:
         return super().forward(obs).sum(1)
+
+
+class Squeezed(user_networks.Tanh):
+    def forward(self, obs: Tensor) -> Tensor:
+        return super().forward(obs).squeeze()
+
+
+class InPlace(user_networks.Tanh):
+    def forward(self, obs: Tensor) -> Tensor:
+        return super().forward(obs.mul_(0.5))
 
 
 class HalfUsed(user_networks.Tanh):
@@ -130,6 +150,8 @@ class Fails(nn.Module):
     [
         (Slices, r"Slices fails for \[2, 4\] torch.float32: .*RuntimeError: mat1"),
         (OneAxis, r"OneAxis must return \[2, F\] torch.float32 for .*, got \[2\] torch.float32"),
+        (Squeezed, r"Squeezed must return \[1, F\] torch.float32 for .*, got \[9\] torch.float32"),
+        (InPlace, r"InPlace changes its input in place"),
         (HalfUsed, r"do not depend on its parameters last.weight, last.bias: leave them out"),
         (Fails, r"Fails cannot be built: .*test_user_network.py:\d+: ValueError: no luck"),
     ],
