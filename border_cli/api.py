@@ -55,9 +55,10 @@ def train(
 
     `recorders`, `callbacks` and `evaluator` replace those of the config; an empty list disables
     recording. The run directory is `config.run_dir`, by default a new one below `outputs`.
-    `config.resume` continues the run in a directory; `auto` starts it if there is none. Blocks
-    until the run ends. Raises ConfigError before anything is written, CheckpointError if all
-    checkpoints of the run are damaged, and RunFailed if the run cannot continue.
+    `config.resume` continues the run in a directory, in place of `run_dir`; `auto` continues the
+    run in `run_dir`, or starts it if there is none. Blocks until the run ends. Raises ConfigError
+    before anything is written, CheckpointError if `init_from` does not fit or all checkpoints of
+    the run are damaged, and RunFailed if the run cannot continue.
 
     `env` replaces `env.id`: it is called with `env.kwargs` to create each environment. It must be
     picklable if actors run in processes or evaluations in the background.

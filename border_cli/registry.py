@@ -36,10 +36,17 @@ class Registry:
     ) -> None:
         """Adds a component. `config_type` is a dataclass; `target` is imported on first use.
 
-        Registering the same class twice is allowed; another class under the same name is refused.
+        Registering the same class twice is allowed. Another class under the same name is refused,
+        and so is another name for the same settings, which could mean either class.
         """
         entry = Entry(name, config_type, target, presets)
         _refuse_another(f"{self.group}={name}", self._entries.get(name, entry).target, target)
+        for other in self:
+            if other.config_type is config_type and other.name != name:
+                raise ConfigError(
+                    f"{self.group}={name} needs settings of its own: those of {self.group}="
+                    f"{other.name} are {config_type.__name__}; derive a class from it"
+                )
         self._entries[name] = entry
 
     def __iter__(self) -> Iterator[Entry]:

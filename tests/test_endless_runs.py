@@ -95,3 +95,10 @@ def test_recordings_and_exports_end_where_evaluations_do(
     capsys.readouterr()
     assert eval_status("exported", "--json") == 0
     assert json.loads(capsys.readouterr().out)["lengths"] == [limit]
+
+
+def test_a_limit_typed_for_the_environment_replaces_what_was_decided(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert train_status(*words()) == 0
+    assert lengths(capsys, "env.max_episode_steps=300") == [300]

@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 def check_jobs(jobs: Sequence[Job], composer: Composer | None = None) -> dict[Path, EarlierRun]:
     """Checks all jobs before anything is built, and returns the earlier run in each job's folder.
 
-    Raises ConfigError for the first job that has no environment, may not resume, or cannot use its
-    folder: the folder is in use, or contains another kind of run, the run of another job, or a run
-    with other settings. `dry_build_jobs` is the next check.
+    Raises ConfigError for the first job that may not resume, that has no environment (with
+    `composer`; otherwise `dry_build_jobs`, the next check, finds that), or that cannot use its
+    folder: it is in use, or contains another kind of run, the run of another job, or a run with
+    other settings. Raises CheckpointError if a finished run would continue but has no checkpoint.
     """
     for job in jobs:
         check_job(job, composer)

@@ -3,10 +3,10 @@
 The trial (`launch/trial.py`) steps the environment with fixed seeds, both as a single instance and
 as its vector implementation if the run uses one. Hindsight replay: `compute_reward` is called, too.
 `evaluator.env` is tried if it differs, and evaluation environments are constructed alongside one
-for training. A sweep tries equal settings once, and a failure affects only the jobs with them. A
-call that does not return within `stall_timeout_s` is interrupted and ends the command, even a sweep
-without `sweep.skip_invalid`; the monitor handles calls that hold the GIL. `env.probe=false` only
-constructs the environments, and may be changed on resume.
+for training. A sweep tries equal settings once if they pass, and otherwise for each job; a failure
+affects only the jobs with them. A call that does not return within `stall_timeout_s` is interrupted
+and ends the command, even a sweep without `sweep.skip_invalid`; the monitor handles calls that hold
+the GIL. `env.probe=false` only constructs the environments, and may be changed on resume.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from border_cli.core.interfaces import Agent
 from border_cli.core.seeding import Branch, derived_seed, generator
 from border_cli.core.spaces import EnvSpec, has_masks
 from border_cli.env.config import GymConfig
-from border_cli.errors import ConfigError, ProbeFailed
+from border_cli.errors import CheckpointError, ConfigError, ProbeFailed
 from border_cli.launch.build import (
     build_agent,
     build_first_agent,
@@ -45,6 +45,7 @@ from border_cli.process.monitor import STOP_GRACE_S, flush_and_exit, is_monitore
 from border_cli.process.signals import interrupt
 from border_cli.registry import ENVS
 from border_cli.replay_buffer.config import DatasetConfig
+from border_cli.run.run_folder import RunFolder
 from border_cli.settings.run import EnvConfig, RunConfig
 from border_cli.system.machine import free_memory, memory_for
 
@@ -83,14 +84,14 @@ def dry_build_jobs(
     for job in jobs:
         try:
             effective = effective_settings(job.config)
-            key = _build_key(effective)
+            key = _build_key(effective, resumes_earlier_run(job))
             if key not in builds:
                 builds[key] = _build(job, effective, tried_envs)
             accepted.append(_add_findings(job, builds[key][1]))
-        except ConfigError as error:
+        except (ConfigError, CheckpointError) as error:  # CheckpointError: `init_from` does not fit
             if refused is None or job.number is None:
                 raise
-            refused[job.number] = error
+            refused[job.number] = ConfigError(str(error))
     needs = [needs for needs, _ in builds.values() if needs is not None]
     refuse_unmet(needs)
     return DryBuilt(accepted, needs)
@@ -102,7 +103,8 @@ def _build(
     """Returns the memory needs of a job and the spec of its environment; (None, None) for a sweep
     job whose environment fails its trial."""
     try:
-        effective, spec, agent = dry_build(effective, tried_envs)
+        resumes = resumes_earlier_run(job)
+        effective, spec, agent = dry_build(effective, tried_envs, resumes=resumes)
     except ProbeFailed:
         if not job.in_sweep:
             raise
@@ -127,18 +129,26 @@ def settings_with_findings(config: RunConfig, spec: EnvSpec) -> RunConfig:
     return replace(config, env=env)
 
 
-def _build_key(effective: EffectiveSettings) -> str:
+def _build_key(effective: EffectiveSettings, resumes: bool) -> str:
     """Returns a key that is equal for runs with the same dry build."""
     config, trainer = effective.config, effective.config.trainer
     built = (config.agent, config.env, config.step_processor, config.replay_buffer)
-    used = (config.actor_manager, config.evaluator, config.device, config.init_from)
-    return repr((built, used, type(trainer), trainer.stall_timeout_s, config.resume))
+    used = (config.actor_manager, config.evaluator, config.recorder, config.device)
+    weights = (config.init_from, resumes)
+    return repr((built, used, type(trainer), trainer.stall_timeout_s, weights))
+
+
+def resumes_earlier_run(job: Job) -> bool:
+    """Returns whether a job starts from a checkpoint in its folder, or is finished."""
+    folder = RunFolder(job.folder)
+    return job.config.resume is not None and (folder.is_done or bool(folder.checkpoints))
 
 
 def dry_build(
-    effective: EffectiveSettings, tried_envs: Tried
+    effective: EffectiveSettings, tried_envs: Tried, *, resumes: bool
 ) -> tuple[EffectiveSettings, EnvSpec, Agent]:
-    """Tries the environments, and builds the agent and the policies.
+    """Tries the environments, and builds the agent and the policies. A run that `resumes` does not
+    need the weights of `init_from`.
 
     Returns the settings with the properties that the trial found, the spec of the environment, and
     the agent, which the caller only measures. Raises ClusterRefused if no cluster answers at its
@@ -154,8 +164,8 @@ def dry_build(
     message = "the run does not fit in memory"
     with memory_for(message, effective.memory_settings(), ConfigError):
         effective, spec = _try_environments(effective, tried_envs)
-        # The weights that a resumed run started from may be gone, and are not needed.
-        build = build_first_agent if config.resume is None else build_agent
+        # The weights that a resumed run started from may be gone.
+        build = build_agent if resumes else build_first_agent
         with parameters_within(int(USABLE * free_memory())):
             agent = build(effective, spec)
         for actor_id in range(effective.num_actors):
@@ -187,7 +197,8 @@ def _try_environments(
             evaluation_env = replace(effective.evaluation_env.for_evaluation(), num_envs=1)
             eval_spec = try_env(evaluation_env, timeout_s, tried_envs)
         except ConfigError as error:
-            raise type(error)(f"evaluator.env: {error}") from error
+            kind = ProbeFailed if isinstance(error, ProbeFailed) else ConfigError
+            raise kind(f"evaluator.env: {error}") from error
         _refuse_other_masks(spec, eval_spec)
     if len(tried_envs) > count and config.env.probe:
         _try_together(effective, timeout_s)
@@ -196,8 +207,8 @@ def _try_environments(
 
 
 def _try_together(effective: EffectiveSettings, timeout_s: float) -> None:
-    """Constructs two evaluation environments, beside a training environment if the run has both at
-    once, because some simulators allow only one instance."""
+    """Constructs evaluation environments (two, unless `num_episodes` is 1), beside a training
+    environment if the run has both at once: some simulators allow only one instance."""
     trainer = effective.config.trainer
     num_envs = min(2, effective.config.evaluator.num_episodes)
     evaluation_factory = ENVS.build(replace(effective.evaluation_env, num_envs=num_envs))
@@ -262,7 +273,8 @@ def render_frame(effective: EffectiveSettings) -> NDArray[np.uint8]:
 @contextmanager
 def in_time(subject: str, call: str, timeout_s: float) -> Iterator[None]:
     """Limits the time of the call in the block. A call that exceeds it is interrupted, and the
-    ConfigError contains its stack. If the call cannot be interrupted, the command exits."""
+    ConfigError contains its stack. If the call cannot be interrupted, a command exits, and a
+    Python caller waits for it."""
     caller, hung, returned = threading.get_ident(), threading.Event(), threading.Event()
     message = f"{call} did not return within {timeout_s:g} s (trainer.stall_timeout_s); stuck at:\n"
 

@@ -32,7 +32,7 @@ def settings_in_env(run_dir: Path, env_overrides: Sequence[str], *, trust: bool)
     The overrides apply to the environment of evaluations as well."""
     # imported late: Hydra is slow to import
     from border_cli.config.open_composer import open_composer
-    from border_cli.config.overrides import parse_overrides
+    from border_cli.config.overrides import chooses, parse_overrides
     from border_cli.config.saved import ADDRESSES
 
     typed = [*env_overrides, f"trust={str(trust).lower()}"]
@@ -40,13 +40,16 @@ def settings_in_env(run_dir: Path, env_overrides: Sequence[str], *, trust: bool)
         config = composer.job(overrides).config
     evaluation_env = deepcopy(config.evaluator.env)
     for override in parse_overrides(env_overrides):
-        if override.key_or_group == "env":
+        if chooses(override):
             evaluation_env.clear()
         for name in flat(override.value(), override.key_or_group):
             *parents, key = name.split(".")[1:] or [""]
             section = evaluation_env
             for parent in parents:
-                section = section.get(parent, {})
+                if not isinstance(section.get(parent), dict):
+                    key = parent
+                    break
+                section = section[parent]
             section.pop(key, None)
     return replace(config, evaluator=replace(config.evaluator, env=evaluation_env))
 
@@ -56,10 +59,12 @@ def env_changes(run_dir: Path, effective: EffectiveSettings) -> list[str]:
     `env.kwargs.obstacles: 3 -> 5`."""
     from border_cli.config.describe import format_setting
     from border_cli.config.saved import read_saved
+    from border_cli.launch.effective import DEFAULT
 
     saved: Mapping[str, Any] = read_saved(settings_path(run_dir))
-    before = flat(saved.get("env", {}), "env")
-    before |= flat(saved.get("evaluator", {}).get("env") or {}, "env")
+    evaluation = flat(saved.get("evaluator", {}).get("env") or {}, "env")
+    before = flat(saved.get("env", {}), "env") | evaluation
+    before = {name: value for name, value in before.items() if evaluation.get(name) != DEFAULT}
     after = flat(effective.evaluation_env, "env")
     pairs = {name: (before.get(name, {}), after.get(name, {})) for name in {**before, **after}}
     return [

@@ -7,11 +7,12 @@ from contextlib import closing
 
 from rich.console import Console
 
-from border_cli.checks.dry_build import Tried, dry_build
+from border_cli.checks.dry_build import Tried, dry_build, resumes_earlier_run
 from border_cli.checks.env_report import inspect_env, lines_of
 from border_cli.checks.needs import Needs, refuse_unmet, training_needs
 from border_cli.config.job import Job
 from border_cli.core.stop import Heartbeat, StopFlag
+from border_cli.errors import ProbeFailed
 from border_cli.launch.build import build_evaluator
 from border_cli.launch.effective import effective_settings
 from border_cli.launch.header import doubts, header_lines
@@ -38,8 +39,16 @@ def show(jobs: Sequence[Job]) -> None:
 
 def _show_job(console: Console, job: Job, tried: Tried) -> Needs:
     """Prints the header of a job, or its line in a sweep, and returns its memory needs. The
-    agent is freed before the next job is built."""
-    effective, spec, agent = dry_build(effective_settings(job.config), tried)
+    agent is freed before the next job is built. As in a sweep, a job whose environment fails its
+    trial needs no memory."""
+    resumes = resumes_earlier_run(job)
+    try:
+        effective, spec, agent = dry_build(effective_settings(job.config), tried, resumes=resumes)
+    except ProbeFailed as error:
+        if not job.in_sweep:
+            raise
+        terminal.say(console, f"{job.name} will fail: {error}")
+        return Needs(name=job.name, parts=[])
     needs = training_needs(effective, spec, agent, job.name)
     if job.in_sweep:
         terminal.say(console, f"{needs.name}: {size(needs.nbytes)} of memory, {job.folder}")

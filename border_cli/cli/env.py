@@ -65,7 +65,9 @@ def _run(typed: Sequence[str], _: EarlySignals) -> None:
         with prints_to_stderr():
             facts = inspect_env(effective, [])
         agent = next((name for name in FIRST if name in facts["agents"]), facts["agents"][0])
-        facts["train with"] = f"border-train agent={agent} {shlex.join(overrides)}"
+        flags = [word for folder in options.config_dirs for word in ("-cd", folder)]
+        flags += ["-cn", options.config_name] if options.config_name != "config" else []
+        facts["train with"] = f"border-train agent={agent} {shlex.join([*overrides, *flags])}"
         if not options.json:
             terminal.header(console, lines_of(facts))
         if "rgb_array" in (facts["render modes"] or ()):

@@ -26,7 +26,7 @@ from border_cli.messages import say
 from border_cli.process.monitor import monitored, set_stall_timeout
 from border_cli.process.signals import EarlySignals
 from border_cli.system.display import DISPLAYS, choose_renderer
-from border_cli.system.files import expand_user, is_exported
+from border_cli.system.files import expand_user, is_exported, replace_non_finite
 from border_cli.system.streams import prints_to_stderr
 from border_cli.words import pluralize
 
@@ -84,7 +84,7 @@ def _run(typed: Sequence[str], signals: EarlySignals) -> None:
     run_dir, checkpoint = locate_run(path, values.pop("checkpoint", None))
     document, not_finite = _evaluate(run_dir, checkpoint, signals, env_overrides, **values)
     if "--json" in typed:
-        say(json.dumps(document))
+        say(json.dumps(replace_non_finite(document), allow_nan=False))
     else:
         _print_table(run_dir, document)
     if not_finite:
@@ -147,6 +147,8 @@ def _evaluate(
         choose_renderer()
     with run_import_path(run_dir, trust=trust):
         if is_exported(run_dir):
+            if checkpoint is not None:
+                raise ConfigError(f"{run_dir} is an exported policy: leave out checkpoint")
             checkpoint = EXPORTED
         checkpoint = checkpoint or best_or_latest("border-eval", run_dir)
         config = settings_in_env(run_dir, env_overrides, trust=trust) if env_overrides else None

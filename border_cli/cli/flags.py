@@ -120,4 +120,6 @@ def read_arguments(argv: Sequence[str]) -> Arguments:
         raise ConfigError("--multirun runs jobs, --cfg and --info show settings: give one of them")
     if arguments.resolve and arguments.cfg != "job":
         raise ConfigError("--resolve requires --cfg job: Hydra's own settings refer to jobs")
+    if arguments.package and not arguments.cfg:
+        raise ConfigError("--package requires --cfg: it names the part to print")
     return arguments

@@ -27,7 +27,7 @@ border-init: writes a small repository for experiments of your own.
   border-init DIR [name=PACKAGE]
 
   DIR                              a new or empty directory; it may contain hidden files, such as
-                                   .git and .venv. No file is overwritten
+                                   .git and .venv, but no .gitignore. No file is overwritten
   name=PACKAGE                     name of the Python package; default: the name of DIR, with
                                    hyphens replaced by underscores
   --version, --help

@@ -41,7 +41,8 @@ border-plot: plots runs with 95 % intervals over seeds.
                          .md (tables) or .csv (see --csv); all but .md and .csv need
                          pip install "border-cli[plot]". May be given several times; without it
                          the curves are drawn in the terminal
-  --size WIDTHxHEIGHT    size of the picture in inches, such as 6x4; .png has 150 dots per inch
+  --size WIDTHxHEIGHT    size of the picture in inches, such as 6x4, at least 2x2 and below 100x100;
+                         .png has 150 dots per inch
   --stat mean|iqm        mean with Student's t interval (default), or interquartile mean with a
                          stratified bootstrap interval
   --y METRIC             metric; default: eval/return; docs/reference/metrics.md lists all

@@ -5,7 +5,7 @@ Hydra's global state is restored afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -68,13 +68,17 @@ class Composer:
         run_dir: Path | None = None,
         trust: bool = False,
         saved: SavedSettings | None = None,
+        adapt: Callable[[Sequence[str]], SavedSettings] | None = None,
     ) -> None:
+        """`adapt` returns the saved settings for the overrides of one job: those without the groups
+        whose options the job chooses."""
         self.folders = list(folders)
         self.config_name = config_name if saved is None else SETTINGS.stem
         self.run_dir = run_dir  # run directory of the run to resume, if any
         self.trust = trust  # whether `trust=true` was typed
         self._imports = list(imports)  # modules imported for every job
         self._saved = saved  # settings used instead of the primary config's file
+        self._adapt = adapt
         register_builtin()
 
     def job(self, overrides: Sequence[str], number: int | None = None) -> Job:
@@ -101,6 +105,8 @@ class Composer:
     ) -> Job:
         """Composes and checks one job from open files; `root` is the directory of its sweep."""
         typed = normalize_overrides(overrides)
+        if self._adapt is not None:
+            files.serve_saved(self._adapt(typed).served)
         imports = self.import_for(files, typed)
         with explain_errors(files, typed):
             refuse_invalid_overrides(files, parse_overrides(typed))
@@ -163,7 +169,7 @@ class Composition:
 
     config: DictConfig
     parts: Sequence[ConfigFile]
-    imports: Sequence[str]  # modules named by files and overrides
+    imports: Sequence[str]  # modules named by files and overrides, and plug-ins of ./pyproject.toml
     saved: SavedSettings | None  # settings of another run, if the composition started from them
     trust: bool
 

@@ -116,6 +116,10 @@ class Files:
             return ConfigResult(NAME, "", OmegaConf.create(), {"package": "_global_"})
         return result
 
+    def serve_saved(self, saved: ConfigResult) -> None:
+        """Replaces the content of the primary config."""
+        self._read[self.config_name] = saved
+
     def edit_file(self, path: str) -> ConfigResult:
         """Returns an editable copy of the config served for a path; the copy is served instead."""
         result = self.serve(path)

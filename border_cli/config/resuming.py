@@ -2,15 +2,17 @@
 
 `resume=RUN_DIR` continues that run; `--from RUN_DIR` starts a new run with its settings. Overrides
 are applied on top. Choosing an option discards the saved settings of its group, and of every group
-whose option the chosen file overrides. Tuned values are part of the saved settings; no others are
-added.
+whose option the chosen file overrides; a resume ignores the choice of a saved option again, except
+in groups that may change. Tuned values are part of the saved settings; no others are added.
 """
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence, Set
-from dataclasses import dataclass
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -66,8 +68,8 @@ def begin_with_run(
         folders = user_folders(config_dirs)
         saved = saved_settings(settings_path(run_dir).parent, trust=trust, typed=unused)
         if resumed is None:
-            saved = settings_from(saved, overrides, folders)
-            yield Composer(folders, saved=saved, trust=trust), overrides
+            adapt = partial(settings_from, saved, folders=folders)
+            yield Composer(folders, saved=adapt(overrides), adapt=adapt, trust=trust), overrides
             return
         overrides = drop_saved_choices(saved, overrides)
         saved.settings["run_dir"] = str(run_dir)
@@ -141,6 +143,7 @@ def settings_from(
     saved: SavedSettings, overrides: Sequence[str], folders: Sequence[str]
 ) -> SavedSettings:
     """Adapts the saved settings of a run for a new run."""
+    saved = replace(saved, settings=deepcopy(saved.settings))
     # A default name is derived again from the new agent and env.
     if saved.settings.get("name") == run_name(_root_=OmegaConf.create(saved.settings)):
         del saved.settings["name"]

@@ -124,7 +124,7 @@ def run_import_path(run_dir: Path, *, trust: bool) -> Iterator[None]:
 def saved_settings(
     folder: Path, *, trust: bool = False, typed: Set[str] = frozenset()
 ) -> SavedSettings:
-    """Reads the settings in the `.hydra` folder of a run."""
+    """Reads the settings in the `.hydra` folder of a run, or in that of an exported policy."""
     settings = read_saved(folder / SETTINGS.name)
     return SavedSettings(folder=folder, settings=settings, trust=trust, typed=typed)
 

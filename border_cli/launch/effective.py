@@ -141,8 +141,10 @@ class EffectiveSettings:
         settings, env = self.config.evaluator, self.config.env
         values = {**settings.env, "num_envs": settings.num_episodes}
         if "kwargs" in values:
-            merged = {**getattr(env, "kwargs", {}), **values["kwargs"]}
-            values["kwargs"] = {key: value for key, value in merged.items() if value != DEFAULT}
+            own, merged = values["kwargs"], {**getattr(env, "kwargs", {}), **values["kwargs"]}
+            values["kwargs"] = {
+                key: value for key, value in merged.items() if own.get(key) != DEFAULT
+            }
         return replace(env, **values)
 
     @cached_property

@@ -329,3 +329,22 @@ def test_what_is_typed_of_env_wins_over_both_environments_and_the_output_says_wh
     assert "(env.kwargs.pay: 4 -> 5): not the recorded score" in capsys.readouterr().out
     assert eval_status("run", "env.pay=5") == 2
     assert "unknown setting 'env.pay'" in capsys.readouterr().err
+
+
+def test_what_is_not_typed_of_env_stays_as_evaluations_had_it(judged: Any) -> None:
+    evaluation = "evaluator.env={max_episode_steps: 2, kwargs: {pay: default}}"
+    typed = (f"env.id={__name__}:Paying", "env.kwargs.pay=3", evaluation)
+    assert train_status(*QUICK, *typed, "recorder=none", "run_dir=run") == 0
+    result = judged("run", "env={kwargs: {steps: 9}}")
+    assert result["lengths"] == [2]
+    assert result["env_changes"] == ["env.kwargs.steps: absent -> 9"]
+
+
+def test_a_score_that_is_not_finite_is_null_in_json(
+    copied: Path, folder: Path, capsys: Capture
+) -> None:
+    (folder / "bad.py").write_text(BAD.format(score="nan"))
+    assert eval_status(str(copied), "env.id=bad:Bad", "episodes=2", "--json") == 1
+    document = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert document["mean"] is None
+    sys.modules.pop("bad")

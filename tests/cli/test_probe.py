@@ -113,6 +113,15 @@ def test_a_separate_evaluation_environment_is_probed_as_well(refusal: Refusal) -
     assert error.startswith("border-train: evaluator.env: env.id=Breaks-v0: step raised KeyError")
 
 
+def test_a_package_that_only_the_evaluation_environment_needs_is_named(
+    folder: Path, refusal: Refusal
+) -> None:
+    (folder / "evaluation_envs.py").write_text("import no_such_package_of_ours")
+    error = refusal(*UNTRIED, "env.id=Calm-v0", "+evaluator.env.id=evaluation_envs:Walk-v0")
+    assert error.startswith("border-train: evaluator.env: env.id=evaluation_envs:Walk-v0 needs a ")
+    assert error.endswith(": pip install no_such_package_of_ours\n")
+
+
 SINGLE = (*UNTRIED, "env.id=Single-v0", "actor_manager=serial", "actor_manager.num_actors=1")
 
 
@@ -203,3 +212,16 @@ def test_an_id_that_is_registered_here_alone_is_known_to_processes(tmp_path: Pat
     finally:
         gymnasium.registry.pop("OfThisProcess-v0")
     assert result.trainer_stats.opt_steps == 2
+
+
+def test_initial_weights_are_checked_though_the_command_may_resume(refusal: Refusal) -> None:
+    error = refusal(*QUICK, "env=cartpole", "run_dir=run", "resume=auto", "init_from=nowhere")
+    assert error == "border-train: init_from=nowhere: no such directory: nowhere\n"
+
+
+def test_every_job_of_a_sweep_is_checked_for_the_packages_of_its_recorders(
+    refusal: Refusal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "wandb", None)  # as if it were not installed
+    error = refusal("-m", *QUICK, "env=cartpole", "recorder=[jsonl],[wandb]")
+    assert error.startswith("border-train: recorder=wandb needs a package")

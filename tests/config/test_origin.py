@@ -13,7 +13,7 @@ from border_cli.analysis.load import load_runs
 from border_cli.config.compose import compose
 from border_cli.config.job import resolved_yaml, write_resolved
 from border_cli.config.open_composer import open_composer
-from border_cli.config.sweep import sweep_terms
+from border_cli.config.sweep import jobs_of, sweep_terms
 from border_cli.errors import BorderError
 from border_cli.replay_buffer.config import PrioritizedConfig
 from border_cli.settings.run import RunConfig
@@ -120,3 +120,14 @@ def test_a_run_that_was_started_from_another_trains(tmp_path: Path) -> None:
     assert second.status == "done"
     assert second.settings == {**first.settings, "seed": 5}
     assert "--from" in json.loads((tmp_path / "second" / "run.json").read_text())["command"]
+
+
+def test_a_job_of_a_sweep_keeps_what_it_would_keep_alone(first: Callable[..., RunConfig]) -> None:
+    first(*FIRST)
+    agents = ("dqn", "rainbow")  # only rainbow's file chooses a replay buffer
+    typed = [f"agent={','.join(agents)}"]
+    with open_composer(typed, origin="first", multirun=True) as (composer, overrides):
+        terms = sweep_terms(composer, overrides)
+        assert terms.jobs is not None
+        jobs = jobs_of(composer, terms.jobs, terms)
+    assert [job.config for job in jobs] == [compose_from_first(f"agent={name}") for name in agents]

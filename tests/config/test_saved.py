@@ -183,8 +183,8 @@ def test_what_looks_like_an_interpolation_comes_back_as_it_was(folder: Path, val
 
 
 def test_what_is_written_never_has_an_alias_and_may_hold_paths_and_bytes(folder: Path) -> None:
-    shared = [1, {"deep": [2]}]
-    config = with_kwargs(a=shared, b=shared, c=[shared, shared], path=Path("x"), data=b"\x00\xff")
+    shared, path = [1, {"deep": [2]}], Path("x")
+    config = with_kwargs(a=shared, b=shared, c=[shared, path], path=path, data=b"\x00\xff")
     write_resolved(folder / "run", resolved_yaml(config))
     assert not re.search(r"[&*]id\d", (folder / "run" / SETTINGS).read_text())
     assert load_resolved(folder / "run") == config

@@ -57,6 +57,12 @@ def test_another_component_of_the_same_name_is_refused(registry: Registry) -> No
     assert registry.entry("kettle").config_type is KettleConfig
 
 
+def test_settings_belong_to_one_component(registry: Registry) -> None:
+    with pytest.raises(ConfigError, match=r"vessel=pot needs settings of its own: .*Kettle"):
+        registry.register("pot", KettleConfig, "other:Pot")
+    assert registry.names() == ["kettle"]
+
+
 def test_the_class_is_imported_only_when_it_is_built(registry: Registry) -> None:
     registry.register("pot", PotConfig, "there_is_no_such_module:Pot")
     assert registry.names() == ["kettle", "pot"]

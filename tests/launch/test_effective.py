@@ -200,3 +200,8 @@ def test_environments_are_stepped_one_by_one_where_runs_are_bit_reproducible(
     training_env = env_factory(effective).make(training=True)
     assert type(training_env) is env
     training_env.close()
+
+
+def test_only_an_argument_of_the_evaluation_can_be_left_to_the_constructor() -> None:
+    effective = settings("env.kwargs={a: default, b: 1}", "evaluator.env.kwargs={b: default, c: 2}")
+    assert effective.evaluation_env.kwargs == {"a": "default", "c": 2}
