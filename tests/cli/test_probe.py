@@ -114,10 +114,13 @@ def test_a_separate_evaluation_environment_is_probed_as_well(refusal: Refusal) -
 
 
 def test_a_package_that_only_the_evaluation_environment_needs_is_named(
-    folder: Path, refusal: Refusal
+    folder: Path, capsys: Capture
 ) -> None:
     (folder / "evaluation_envs.py").write_text("import no_such_package_of_ours")
-    error = refusal(*UNTRIED, "env.id=Calm-v0", "+evaluator.env.id=evaluation_envs:Walk-v0")
+    typed = (*UNTRIED, "env.id=Calm-v0", "+evaluator.env.id=evaluation_envs:Walk-v0")
+    assert train_status(*typed, "run_dir=run") == 2
+    assert not (folder / "run").exists()
+    error = capsys.readouterr().err
     assert error.startswith("border-train: evaluator.env: env.id=evaluation_envs:Walk-v0 needs a ")
     assert error.endswith(": pip install no_such_package_of_ours\n")
 
