@@ -148,3 +148,10 @@ def test_the_program_of_the_python_page_works(tmp_path: Path) -> None:
     )  # fmt: skip
     assert process.returncode == 0, process.stderr
     assert process.stdout.splitlines()[-1].startswith("outputs/dqn_cartpole/")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_package_of_a_config_is_in_its_first_line(page: Path) -> None:
+    """Hydra ignores it after any other line."""
+    configs = [code for _, code in BLOCK.findall(page.read_text(encoding="utf-8"))]
+    assert [code for code in configs if re.search(r"\n# *@package ", code)] == []

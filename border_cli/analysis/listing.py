@@ -150,7 +150,10 @@ def _equals(actual: Any, key: str, value: str) -> bool:
         return fnmatchcase(actual, value)
     if type(actual) in (int, float):  # but not bool
         return bool(actual == _number(key, value))
-    return "".join(value.split()) == json.dumps(actual, separators=(",", ":"))
+    if isinstance(actual, bool):
+        return value.lower() == str(actual).lower()  # Hydra reads `True` as well
+    # The shell or `filter_rows` may have removed quotes, so names in lists are compared without.
+    return re.sub(r'[\s"\']', "", value) == re.sub(r'[\s"\']', "", json.dumps(actual))
 
 
 def _number(key: str, value: str) -> float:

@@ -262,6 +262,7 @@ class EpisodesEvaluator(Evaluator):
             env.close()
 
     def _make_env(self, first: int = 0) -> Env:
+        _ = self.spec  # may construct an environment, so not beside another: some allow only one
         env = self._factory.make(training=False, first=first, beat=self._heartbeat.beat)
         assert env.num_envs == self.config.num_episodes, "one episode per environment"
         return env

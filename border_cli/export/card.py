@@ -24,8 +24,8 @@ action = policy.act(observation)
 import onnxruntime
 
 session = onnxruntime.InferenceSession("DIR/policy.onnx")  # if it was exported
-names = [node.name for node in session.get_inputs()]  # "observation", or the keys of a Dict
-action, values = session.run(None, dict(zip(names, observations)))  # batches of N observations
+inputs = {"observation": observations}  # N observations; of a Dict, and for masks, one per key
+action, values = session.run(None, inputs)
 ```
 
 ```sh

@@ -21,7 +21,8 @@ def rows(tmp_path: Path) -> list[Row]:
     write_run(tmp_path / "a", {"seed": 0, "agent.gamma": 0.9}, best_score=100.0)
     write_run(tmp_path / "b", {"agent": "sac", "seed": 1, "agent.double": False}, duration_s=7200.0)
     lost = {"best_score": None, "final_score": None, "status": "failed"}
-    write_run(tmp_path / "c", {"agent": "td3", "seed": 2, "agent.hidden": [256]}, **lost)
+    lists = {"callback": ["mine"], "env.wrappers": [{"my:Scaled": {"factor": 2}}]}
+    write_run(tmp_path / "c", {"agent": "td3", "seed": 2, "agent.hidden": [256], **lists}, **lost)
     return [row_of(SavedRun(tmp_path / name), NOW_S) for name in "abc"]
 
 
@@ -68,10 +69,15 @@ def test_a_run_without_an_end_is_shown_as_of_its_newest_row(tmp_path: Path) -> N
         ("best!=null", "ab"),
         ("seed<2 agent!=sac", "a"),
         ("agent.double=true", "ac"),
+        ("agent.double!=True", "b"),
         ("agent.gamma<0.95", "a"),
         ("agent.hidden=[256]", "c"),
         ("'agent.hidden=[64, 64]'", "ab"),
         ("trainer.max_time_s=null", "abc"),
+        ("callback=[mine]", "c"),
+        ('callback=["mine"]', "c"),  # as a shell would pass on 'callback=["mine"]'
+        ("callback!=[mine]", "ab"),
+        ("'env.wrappers=[{my:Scaled: {factor: 2}}]'", "c"),
         ("duration>1h", "b"),
         ("duration<=60", "ac"),
         ("age=1d", "abc"),

@@ -364,3 +364,38 @@ def test_a_score_is_held_against_published_ones_and_against_its_references() -> 
     for score, normalized in ((-200.0, 0), (-150.0, 25), (0.0, 100), (20.0, 110)):
         evaluation = evaluation_of(references, spec, [score], [9], {})
         assert evaluation.metrics["eval/normalized_score"] == normalized
+
+
+class Single(gymnasium.Env[Any, Any]):
+    """A simulator of which there may be one instance at a time."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (1,))
+    action_space = gymnasium.spaces.Discrete(2)
+    instances = 0
+
+    def __init__(self, **_: Any) -> None:
+        assert Single.instances == 0, "the port is in use"
+        Single.instances += 1
+
+    def reset(self, **_: Any) -> Any:
+        return np.zeros(1, np.float32), {}
+
+    def step(self, _: Any) -> Any:
+        return np.zeros(1, np.float32), 1.0, True, False, {}
+
+    def close(self) -> None:
+        Single.instances -= 1
+
+
+def test_a_simulator_with_a_single_instance_can_be_evaluated() -> None:
+    gymnasium.register("border/Single-v0", entry_point=Single)
+    evaluator = EpisodesEvaluator(
+        EpisodesConfig(num_episodes=1),
+        factory=GymEnvFactory(GymConfig(id="border/Single-v0", num_envs=1)),
+        seed=1,
+        stop=StopFlag(),
+        heartbeat=Heartbeat("evaluation"),
+    )
+    assert evaluator.evaluate(Falling()).score == 1.0
+    evaluator.close()
+    assert Single.instances == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -212,3 +213,11 @@ def test_a_folder_is_verified_where_it_is(capsys: Capture) -> None:
     assert [line.partition(":")[0] for line in lines] == [
         *("policy.npz", "policy.onnx", "model.safetensors")
     ]
+
+
+def test_the_example_of_the_card_for_onnx_acts() -> None:
+    text = Path("to/README.md").read_text(encoding="utf-8")
+    _, example = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    names: dict[str, Any] = {"observations": np.zeros((3, 4), np.float32)}
+    exec(example, names)
+    assert names["action"].shape == (3,)
