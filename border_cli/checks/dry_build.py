@@ -84,9 +84,10 @@ def dry_build_jobs(
     for job in jobs:
         try:
             effective = effective_settings(job.config)
-            key = _build_key(effective, resumes_earlier_run(job))
+            resumes = resumes_earlier_run(job)
+            key = _build_key(effective, resumes)
             if key not in builds:
-                builds[key] = _build(job, effective, tried_envs)
+                builds[key] = _build(job, effective, tried_envs, resumes=resumes)
             accepted.append(_add_findings(job, builds[key][1]))
         except (ConfigError, CheckpointError) as error:  # CheckpointError: `init_from` does not fit
             if refused is None or job.number is None:
@@ -98,12 +99,11 @@ def dry_build_jobs(
 
 
 def _build(
-    job: Job, effective: EffectiveSettings, tried_envs: Tried
+    job: Job, effective: EffectiveSettings, tried_envs: Tried, *, resumes: bool
 ) -> tuple[Needs | None, EnvSpec | None]:
     """Returns the memory needs of a job and the spec of its environment; (None, None) for a sweep
     job whose environment fails its trial."""
     try:
-        resumes = resumes_earlier_run(job)
         effective, spec, agent = dry_build(effective, tried_envs, resumes=resumes)
     except ProbeFailed:
         if not job.in_sweep:
