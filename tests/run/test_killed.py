@@ -133,8 +133,10 @@ def check():
     assert (saved.folder / "agent.npz").read_text() == f"weights {saved.opt_steps}"
     return saved.opt_steps
 
-newest, lost, inside = 0, [], 0
-for kill in range(KILLS):
+newest, kills, inside = 0, 0, 0
+while kills < KILLS or not inside:  # on a busy machine, more kills may be needed for one in a save
+    kills += 1
+    assert kills <= 10 * KILLS, "no kill happened during a save"
     RANDOM.random()
     reader, writer = os.pipe()
     child = os.fork()
@@ -159,7 +161,6 @@ for kill in range(KILLS):
     inside += bool(left)
     newest = check()
     assert newest in (reported, reported + 1), (newest, reported)
-assert inside > 0, "no kill happened during a save"
 print(newest, inside)
 """
 
