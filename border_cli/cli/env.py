@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import sys
 from collections.abc import Sequence
 from functools import partial
 
@@ -52,7 +53,7 @@ def _run(typed: Sequence[str], _: EarlySignals) -> None:
         config_dirs=options.config_dirs,
         config_name=options.config_name,
     )
-    choose_renderer()
+    renderer = choose_renderer()
     with paused_garbage_collection(), composition as (composer, normalized):
         # imported late: Gymnasium and torch, which --help does not need
         from border_cli.checks.env_report import inspect_env, lines_of, render_once
@@ -67,7 +68,11 @@ def _run(typed: Sequence[str], _: EarlySignals) -> None:
         agent = next((name for name in FIRST if name in facts["agents"]), facts["agents"][0])
         flags = [word for folder in options.config_dirs for word in ("-cd", folder)]
         flags += ["-cn", options.config_name] if options.config_name != "config" else []
-        facts["train with"] = f"border-train agent={agent} {shlex.join([*overrides, *flags])}"
+        has_images = any("network" in encoding for encoding in facts["observation"].values())
+        drawn = renderer and has_images and "mujoco" in sys.modules  # by MuJoCo, also in training
+        variable = f"MUJOCO_GL={renderer} " if drawn else ""
+        words = shlex.join([*overrides, *flags])
+        facts["train with"] = f"{variable}border-train agent={agent} {words}"
         if not options.json:
             terminal.header(console, lines_of(facts))
         if "rgb_array" in (facts["render modes"] or ()):

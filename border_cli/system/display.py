@@ -26,15 +26,17 @@ def display_hint(message: str) -> str:
 
 def choose_renderer(
     platform: str = sys.platform, environment: MutableMapping[str, str] = os.environ
-) -> None:
+) -> str | None:
     """Configures MuJoCo and pygame to render without a window if there is no display. Must be
-    called before they are imported. `MUJOCO_GL` and `SDL_VIDEODRIVER` are not overwritten."""
+    called before they are imported. `MUJOCO_GL` and `SDL_VIDEODRIVER` are not overwritten. Returns
+    the new value of `MUJOCO_GL`; None if it has not been set."""
     if not platform.startswith("linux") or any(map(environment.get, DISPLAYS)):
-        return
+        return None
     environment.setdefault("SDL_VIDEODRIVER", "dummy")
     if "MUJOCO_GL" in environment:
-        return
+        return None
     for renderer, library in WITHOUT_DISPLAY.items():
         if find_library(library):
             environment["MUJOCO_GL"] = renderer
-            return
+            return renderer
+    return None

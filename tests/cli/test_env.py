@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import sys
 import weakref
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,22 @@ def test_the_suggested_command_trains(capsys: Capture) -> None:
     assert train_status(*typed, *steps, "agent.hidden=[4]", "recorder=none") == 0
 
 
+@pytest.mark.parametrize(
+    ("env", "renderer", "suggested"),
+    [
+        (f"{__name__}:Camera", "egl", "MUJOCO_GL=egl border-train agent=dqn"),
+        (f"{__name__}:Camera", None, "border-train agent=dqn"),  # there is a display
+        ("CartPole-v1", "egl", "border-train agent=dqn"),
+    ],
+)
+def test_the_suggested_command_has_the_renderer_that_cameras_of_mujoco_need(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch, env: str, renderer: str | None, suggested: str
+) -> None:
+    monkeypatch.setattr("border_cli.cli.env.choose_renderer", lambda: renderer)
+    monkeypatch.setitem(sys.modules, "mujoco", sys)
+    assert f"train with {suggested}" in shown(capsys, env)
+
+
 def test_what_a_simulator_prints_is_no_part_of_the_document(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
@@ -140,6 +157,15 @@ class Unbounded(Calm):
     """An environment whose actions have no bounds."""
 
     action_space = gym.spaces.Box(-np.inf, np.inf, (2,), np.float32)  # type: ignore[assignment]
+
+
+class Camera(Calm):
+    """An environment that observes an image."""
+
+    observation_space = gym.spaces.Box(0, 255, (12, 12, 3), np.uint8)  # type: ignore[assignment]
+
+    def observe(self) -> Any:
+        return np.zeros((12, 12, 3), np.uint8)
 
 
 class Distant(Calm):

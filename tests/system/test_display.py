@@ -11,7 +11,7 @@ from border_cli.system.display import choose_renderer, display_hint
 
 def test_mujoco_draws_without_a_window_where_there_is_no_display() -> None:
     environment: dict[str, str] = {}
-    choose_renderer("linux", environment)
+    assert choose_renderer("linux", environment) == environment.get("MUJOCO_GL")
     assert environment["SDL_VIDEODRIVER"] == "dummy"
     library = {"egl": "EGL", "osmesa": "OSMesa", None: "nothing"}[environment.get("MUJOCO_GL")]
     assert library == "nothing" or find_library(library)
@@ -21,7 +21,7 @@ def test_mujoco_draws_without_a_window_where_there_is_no_display() -> None:
         ("linux", {"MUJOCO_GL": "osmesa", "SDL_VIDEODRIVER": "x11"}),
     ):
         environment = dict(expected)
-        choose_renderer(platform, environment)
+        assert choose_renderer(platform, environment) is None
         assert environment == expected
 
 
