@@ -170,18 +170,23 @@ class Pays(gym.Env):
 """
 
 
+def evaluator_in(env_id: str, num_episodes: int) -> EpisodesEvaluator:
+    """Returns an evaluator in an environment of Gymnasium."""
+    return EpisodesEvaluator(
+        EpisodesConfig(num_episodes=num_episodes),
+        factory=GymEnvFactory(GymConfig(id=env_id, num_envs=num_episodes)),
+        seed=3,
+        stop=StopFlag(),
+        heartbeat=Heartbeat("learner"),
+    )
+
+
 def test_a_return_is_the_sum_of_the_rewards_that_the_environment_gave(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder / "pays.py").write_text(PAYS)
     monkeypatch.syspath_prepend(folder)
-    evaluator = EpisodesEvaluator(
-        EpisodesConfig(num_episodes=2),
-        factory=GymEnvFactory(GymConfig(id="pays:Pays", num_envs=2)),
-        seed=3,
-        stop=StopFlag(),
-        heartbeat=Heartbeat("learner"),
-    )
+    evaluator = evaluator_in("pays:Pays", num_episodes=2)
     evaluation = evaluator.evaluate(Recording())
     evaluator.close()
     assert evaluation.returns == (0.3 + 0.3 + 0.3,) * 2
@@ -389,13 +394,7 @@ class Single(gymnasium.Env[Any, Any]):
 
 def test_a_simulator_with_a_single_instance_can_be_evaluated() -> None:
     gymnasium.register("border/Single-v0", entry_point=Single)
-    evaluator = EpisodesEvaluator(
-        EpisodesConfig(num_episodes=1),
-        factory=GymEnvFactory(GymConfig(id="border/Single-v0", num_envs=1)),
-        seed=1,
-        stop=StopFlag(),
-        heartbeat=Heartbeat("evaluation"),
-    )
+    evaluator = evaluator_in("border/Single-v0", num_episodes=1)
     assert evaluator.evaluate(Falling()).score == 1.0
     evaluator.close()
     assert Single.instances == 0
