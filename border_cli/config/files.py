@@ -20,6 +20,7 @@ from hydra.plugins.config_source import ConfigResult, ConfigSource
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
+from border_cli.config.search_path import OURS
 from border_cli.errors import ConfigError
 from border_cli.registry import GROUPS
 from border_cli.settings.base import Settings, flat
@@ -35,8 +36,11 @@ OPTIONAL_GROUPS = (TUNED, "experiment")  # groups whose files are merged at the 
 KEYWORDS = ("optional", "override")
 SCHEMA = "schema"  # folder of all schemas
 RUN = "run"
+SHIPPED = (f"pkg://{OURS}", "pkg://hydra.conf")  # these never change while a process runs
 # Settings of these types accept any key, so that `env.kwargs.x=1` needs no `+`.
 FREE = (dict[str, Any], dict[str, float], dict[str, float] | None)
+
+_shipped: dict[tuple[str, str], ConfigResult] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,28 +139,23 @@ class Files:
             source = self._source_of(path)
             if source is None or source.scheme() == STRUCTURED:
                 self._read[path] = None
+            elif source.full_path() in SHIPPED:
+                self._read[path] = load_shipped(source, path)
             else:
-                self._read[path] = self._check_file(path, source.load_config(path))
+                result = load(source, path)
+                self._refuse_mistakes(path, result)
+                self._read[path] = result
         return self._read[path]
 
-    def _check_file(self, path: str, result: ConfigResult) -> ConfigResult:
-        """Refuses unknown keywords and groups in a defaults list, and missing tuned files.
-
-        Adds the name of the file to the settings of its group, as `option`.
-        """
-        group, _, name = path.partition("/")
-        if group == "hydra" or not isinstance(result.config, DictConfig):
-            return result
+    def _refuse_mistakes(self, path: str, result: ConfigResult) -> None:
+        """Refuses unknown keywords and groups in a defaults list, and missing tuned files."""
+        if path.startswith("hydra/"):
+            return
         for entry in entries_of(path, result.config):
             mistake = self._find_mistake(entry)
             if mistake:
                 file = file_of(result.path, path)
                 raise ConfigError(f"{shortest(file) if file else path}: {mistake}")
-        is_single = group in GROUPS and not takes_several(group)
-        if is_single and "option" not in result.config:
-            result = replace(result, config=deepcopy(result.config))
-            result.config["option"] = name
-        return result
 
     def _find_mistake(self, entry: DefaultsEntry) -> str:
         for word in entry.keywords:
@@ -202,6 +201,25 @@ class Files:
         """Returns the folders on the search path, except Hydra's own."""
         hidden = ("hydra", "schema", NAME)  # providers of Hydra and of our own source
         return [source.path for source in self._sources if source.provider not in hidden]
+
+
+def load(source: ConfigSource, path: str) -> ConfigResult:
+    """Loads a file, and adds its name to the settings of its group, as `option`."""
+    result = source.load_config(path)
+    group, _, name = path.partition("/")
+    is_single = group in GROUPS and not takes_several(group)
+    if is_single and isinstance(result.config, DictConfig) and "option" not in result.config:
+        result = replace(result, config=deepcopy(result.config))
+        result.config["option"] = name
+    return result
+
+
+def load_shipped(source: ConfigSource, path: str) -> ConfigResult:
+    """Loads a file of ours or of Hydra's, once per process. Copy the result to change it."""
+    key = (source.full_path(), path)
+    if key not in _shipped:
+        _shipped[key] = load(source, path)
+    return _shipped[key]
 
 
 def file_of(source: str, path: str) -> Path | None:

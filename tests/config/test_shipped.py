@@ -25,6 +25,14 @@ def test_every_file_composes(group: str, name: str) -> None:
     assert name == "none" or str(CONF / group / f"{name}.yaml") in files
 
 
+def test_no_file_has_a_mistake_in_its_defaults_list() -> None:
+    """In a folder of the user, files are checked; where they are shipped, they are not."""
+    names = [*FILES, *(("tuned", name) for name in TUNED)]
+    paths = ["config", *(f"{group}/{name}" for group, name in names)]
+    with Composer([f"file://{CONF}"]).open_files() as files:
+        assert [files.file(path) for path in paths] == [CONF / f"{path}.yaml" for path in paths]
+
+
 @pytest.mark.slow
 def test_every_registered_component_has_its_file_and_is_what_the_file_gives() -> None:
     register_builtin()
