@@ -140,6 +140,7 @@ def _play(config: EnvConfig, spec: EnvSpec, most_s: float) -> dict[str, Any]:
 
 def _fitting(spec: EnvSpec) -> Iterator[str]:
     """Yields the agents that accept the environment with their default settings."""
+    exempt = gc.get_freeze_count()  # objects that a caller has exempted from collection
     for entry in AGENTS:
         if entry.config_type is RandomConfig:
             continue
@@ -151,9 +152,11 @@ def _fitting(spec: EnvSpec) -> Iterator[str]:
             continue
         finally:
             gc.collect()  # the agent has reference cycles and, for large images, gigabytes
-            gc.freeze()  # what is left, so that the next collection is short
+            if not exempt:
+                gc.freeze()  # what is left, so that the next collection is short
         yield from (entry.name, *entry.presets)
-    gc.unfreeze()
+    if not exempt:
+        gc.unfreeze()
 
 
 def _encodings(spec: EnvSpec) -> Iterator[tuple[str, str]]:
