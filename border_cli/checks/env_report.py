@@ -70,9 +70,9 @@ def inspect_env(effective: EffectiveSettings, tried: Tried) -> dict[str, Any]:
             facts["check_env"] = "\n".join(inspection.complaints(config)) or "no complaint"
         with guard("its vector implementation"):
             facts["several envs"] = inspection.vector_implementation(config, spec)
-    facts["agents"] = sorted(_fitting(spec))
+    facts["agents"], reasons = _find_agents(spec)
     if not facts["agents"]:
-        raise ConfigError(f"env.id={spec.id}: no agent fits {facts['action']} and {spec.raw}")
+        raise ConfigError("\n  ".join([f"env.id={spec.id}: no agent fits:", *reasons]))
     return facts
 
 
@@ -138,8 +138,10 @@ def _play(config: EnvConfig, spec: EnvSpec, most_s: float) -> dict[str, Any]:
     }
 
 
-def _fitting(spec: EnvSpec) -> Iterator[str]:
-    """Yields the agents that accept the environment with their default settings."""
+def _find_agents(spec: EnvSpec) -> tuple[list[str], list[str]]:
+    """Returns the agents that accept the environment with their default settings, and why the
+    others do not."""
+    agents, reasons = list[str](), list[str]()
     exempt = gc.get_freeze_count()  # objects that a caller has exempted from collection
     for entry in AGENTS:
         if entry.config_type is RandomConfig:
@@ -148,15 +150,17 @@ def _fitting(spec: EnvSpec) -> Iterator[str]:
             within = parameters_within(int(USABLE * free_memory()))
             with memory_for(f"{entry.name} does not fit in memory", {}, ConfigError), within:
                 AGENTS.build(entry.config_type(), spec=spec, device="cpu", seed=0)
-        except ConfigError:
-            continue
+        except ConfigError as error:
+            reasons.append(str(error))
+        else:
+            agents += [entry.name, *entry.presets]
         finally:
             gc.collect()  # the agent has reference cycles and, for large images, gigabytes
             if not exempt:
                 gc.freeze()  # what is left, so that the next collection is short
-        yield from (entry.name, *entry.presets)
     if not exempt:
         gc.unfreeze()
+    return sorted(agents), reasons
 
 
 def _encodings(spec: EnvSpec) -> Iterator[tuple[str, str]]:

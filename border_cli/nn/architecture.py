@@ -103,8 +103,12 @@ class Architecture:
     kwargs: Mapping[str, Any] = field(default_factory=dict)  # keyword arguments of that network
     matmul: Matmul = Matmul.auto  # value of agent.matmul
     matmul_precision: MatmulPrecision = MatmulPrecision.highest  # value of agent.matmul_precision
+    # The images of an observation by key; "" means that the observation is a single array.
+    images: Mapping[str, Image] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        # found once, because the bounds of a large image take long to scan
+        object.__setattr__(self, "images", self._find_images())
         if not self.has_encoder and not self.row_size:
             raise ConfigError("the observation is empty, so that there is nothing to learn from")
         if self.kind in CONVOLUTIONS and not self.images:
@@ -115,9 +119,7 @@ class Architecture:
                 f"least {side} x {side}; allowed here: {', '.join(['auto', 'mlp', *fit])})"
             )
 
-    @property
-    def images(self) -> dict[str, Image]:
-        """The images of an observation by key; "" means that the observation is a single array."""
+    def _find_images(self) -> dict[str, Image]:
         if self.kind == "mlp" or self.target is not None:
             return {}
         images = {key: _to_image(part, self.kind) for key, part in _split(self.observation).items()}

@@ -17,6 +17,7 @@ import untried
 from unruly import Answer, Calm
 
 from border_cli.agent.value_config import IqnConfig
+from border_cli.checks import env_report
 from border_cli.cli.env import main
 from border_cli.registry import AGENTS
 from tests.support.case_sampling import sampled
@@ -269,3 +270,11 @@ def test_only_a_failed_allocation_leaves_an_agent_out(
     else:
         with pytest.raises(RuntimeError, match=reason):
             main(["CartPole-v1"])
+
+
+def test_if_no_agent_fits_each_says_why(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(env_report, "free_memory", lambda: 1000)
+    reasons = [line.strip() for line in refused(capsys, "CartPole-v1").splitlines()[1:]]
+    assert any(reason.startswith("dqn does not fit in memory: ") for reason in reasons)
+    assert any(reason.startswith("agent=sac needs a Box action space") for reason in reasons)
+    assert len(reasons) == len(list(AGENTS)) - 1  # all but the random agent
