@@ -126,6 +126,7 @@ def test_a_missing_package_is_reported_with_the_command_that_installs_it(
         ({"id": "phys2d/CartPole-v1"}, "phys2d/CartPole-v1 has not been compared step by step"),
         ({"id": "minigrid:BabyAI-PutNextS5N2Carrying-v0"}, "S5N2Carrying-v0 shows the carried obj"),
         ({"id": "shimmy:dm_control/ball_in_cup-catch-v0"}, "BallInCupCatch-v1 rewards the ball in"),
+        ({"id": "shimmy:dm_control/cartpole-two_poles-v0"}, "a tenth of the angle between"),
         ({"id": "shimmy:dm_control/dog-run-v0"}, "EnvPool's DogRun-v1 has not been compared step"),
         ({"id": "shimmy:dm_control/lqr-lqr_2_1-v0"}, "LqrLqr21-v1 has not been compared step by"),
     ],
