@@ -37,7 +37,7 @@ from border_cli.run.run_folder import RunFolder
 from border_cli.run.spec import read_spec
 from border_cli.run.status import EPISODE_LIMIT
 from border_cli.settings.run import AUTO, RunConfig
-from border_cli.system.files import is_exported
+from border_cli.system.files import expand_user, is_exported
 from border_cli.system.start import refuse_while_imported_by_a_child
 from border_cli.trainer.callbacks import name_callbacks
 from border_cli.words import format_override
@@ -110,7 +110,7 @@ def resume(
 
     Modules named by the run are imported as in `load_policy`.
     """
-    folder = Path(run_dir).expanduser().absolute()
+    folder = expand_user(run_dir).absolute()
     arguments = [
         format_override("resume", str(folder)),
         *overrides,
@@ -147,7 +147,7 @@ def _run_dir(config: RunConfig) -> Path:
     path = config.run_dir if config.resume in (None, AUTO) else config.resume
     if path is None:
         path = f"outputs/{config.name}/{datetime.now():%Y-%m-%d_%H-%M-%S-%f}"
-    return Path(path).expanduser().absolute()
+    return expand_user(path).absolute()
 
 
 def policy_of_run(

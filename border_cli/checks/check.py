@@ -12,7 +12,7 @@ from border_cli.launch.attempt import earlier_run
 from border_cli.registry import ENVS
 from border_cli.run.run_folder import EarlierRun, RunFolder
 from border_cli.settings.run import AUTO, RunConfig
-from border_cli.system.files import SWEEP_JSON
+from border_cli.system.files import SWEEP_JSON, expand_user
 from border_cli.words import shortest
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def check_job(job: Job, composer: Composer | None = None) -> None:
         _check_resume(job, composer)
     RunFolder(job.folder).refuse_unwritable()
     if job.config.run_dir is not None:
-        _refuse_other_kind(job, Path(job.config.run_dir).expanduser())
+        _refuse_other_kind(job, expand_user(job.config.run_dir))
 
 
 def find_earlier_run(job: Job) -> EarlierRun:

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from copy import deepcopy
-from pathlib import Path
 from threading import RLock
 from typing import Any
 
@@ -36,6 +35,7 @@ from border_cli.config.files import BORDER, NAME, RUN, SCHEMA, Files
 from border_cli.config.search_path import OURS
 from border_cli.hydra_plugin import register as register_launchers
 from border_cli.registry import GROUPS, register_builtin
+from border_cli.system.files import expand_user
 
 ANY_ENV = "gym"  # the option of env that accepts any env.id
 VERSION_BASE = {"version_base": "1.3"} if hydra.__version__.startswith("1.3.") else {}
@@ -130,7 +130,7 @@ def _serve(path: str) -> ConfigResult | None:
 
 def either(first: str | None, second: str) -> str:
     """Returns `first` with `~` expanded, or `second` if `first` is null."""
-    return str(Path(first).expanduser()) if first else second
+    return str(expand_user(first)) if first else second
 
 
 def run_name(*, _root_: DictConfig) -> str:

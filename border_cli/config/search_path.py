@@ -17,7 +17,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from border_cli.errors import ConfigError, place_of
-from border_cli.system.files import read_bytes_or_empty
+from border_cli.system.files import expand_user, read_bytes_or_empty
 from border_cli.system.foreign import PLUGINS, find_mark, is_installed, refuse_standard
 
 OURS = "border_cli.conf"
@@ -38,7 +38,7 @@ def user_folders(config_dirs: Sequence[str] = ()) -> list[str]:
 
 
 def _to_url(folder: str, origin: str) -> str:
-    path = Path(folder).expanduser().resolve()
+    path = expand_user(folder).resolve()
     if not path.is_dir():
         raise ConfigError(f"{origin}: no such directory: {path}")
     return f"file://{path}"

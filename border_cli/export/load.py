@@ -9,7 +9,7 @@ from border_cli.core.loaded_policy import LoadedPolicy
 from border_cli.errors import ConfigError
 from border_cli.export.numpy_policy import numpy_policy
 from border_cli.run.exported import POLICY_NPZ, open_export
-from border_cli.system.files import is_exported
+from border_cli.system.files import expand_user, is_exported
 
 if TYPE_CHECKING:
     from border_cli.env.python_env import MakeEnv
@@ -34,7 +34,7 @@ def load_policy(
     run recorded. Raises ConfigError if a module is not found, and CheckpointError if the checkpoint
     or policy is missing or corrupt.
     """
-    folder = Path(place).expanduser()
+    folder = expand_user(place)
     if is_exported(folder):
         if checkpoint is not None or env is not None:
             raise ConfigError(f"{folder} is an exported policy: leave out checkpoint and env")

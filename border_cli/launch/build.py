@@ -75,7 +75,7 @@ from border_cli.run.finding import find_weights, read_model
 from border_cli.run.folders import CheckpointFolders
 from border_cli.run.sweep_folder import group_of
 from border_cli.settings.run import EnvConfig, RunConfig, modules_of_env
-from border_cli.system.files import is_exported
+from border_cli.system.files import expand_user, is_exported
 from border_cli.trainer.evaluating import EpisodeLimit
 from border_cli.trainer.trainer import LearnerParts, Trainer
 from border_cli.words import pluralize
@@ -148,7 +148,7 @@ def build_first_agent(effective: EffectiveSettings, spec: EnvSpec) -> Agent:
     if init_from is None:
         return build_agent(effective, spec)
     try:
-        folder = Path(init_from).expanduser()
+        folder = expand_user(init_from)
         if is_exported(folder):
             state = open_export(folder).weights()
         else:

@@ -37,7 +37,7 @@ def settings_path(folder: Path) -> Path:
     return folder / SETTINGS.name if is_exported(folder) else folder / SETTINGS
 
 
-def expand_user(path: str) -> Path:
+def expand_user(path: str | Path) -> Path:
     """Returns the path with `~` and `~user` resolved. Raises `ConfigError` for an unknown user."""
     try:
         return Path(path).expanduser()
@@ -77,7 +77,7 @@ def refuse_deleted(path: Path, descriptor: int) -> None:
 
 def full_path(path: Path) -> Path:
     """Returns the absolute path with `~` and `..` resolved. Symbolic links are not followed."""
-    return Path(os.path.abspath(path.expanduser()))  # noqa: PTH100 - resolve() follows links
+    return Path(os.path.abspath(expand_user(path)))  # noqa: PTH100 - resolve() follows links
 
 
 def write_text(path: Path, text: str) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import border_cli
 from border_cli.config.compose import Composer, compose
 from border_cli.config.search_path import user_folders
 from border_cli.errors import ConfigError
@@ -46,6 +47,18 @@ def test_a_folder_that_is_not_there_is_refused_with_its_origin(
     monkeypatch.setenv("BORDER_CONFIG_PATH", "y")
     with pytest.raises(ConfigError, match=rf"\$BORDER_CONFIG_PATH: no such directory: {folder}/y"):
         user_folders()
+
+
+def test_a_home_directory_of_an_unknown_user_is_refused() -> None:
+    paths: list[Callable[[str], object]] = [
+        lambda path: user_folders([path]),
+        lambda path: Composer().job(["env=cartpole", f"run_dir='{path}'"]),
+        border_cli.load_policy,
+        border_cli.resume,
+    ]
+    for use in paths:
+        with pytest.raises(ConfigError, match="~nobody_here/x: there is no user of this name"):
+            use("~nobody_here/x")
 
 
 def install_plugin(folder: Path, write: Write, body: str) -> None:
