@@ -44,7 +44,7 @@ from numpy.typing import NDArray
 
 from benchmarks.isolated import call
 from benchmarks.lockstep import OFF, Timer
-from benchmarks.suite_states import restore_start
+from benchmarks.suite_states import FITTED, restore_start
 from benchmarks.table import Reading, emit, make_parser, say, summary, take_turns
 from border_cli import compose, train
 from border_cli.agent.policies import RandomPolicy
@@ -176,7 +176,8 @@ def play(env_id: str, count: int, limit: int | None = None, seed: int = 0) -> It
     raw, episodes = pool.raw, [list[Row]() for _ in range(ENVS)]
     held = SUITE_HELD if env_id in [*IDS["dm_control"], *IDS["dm_control free"]] else 1
     for number in itertools.count():
-        if number % held == 0:
+        begins = any(len(episode) < FITTED for episode in episodes)  # a fit needs several actions
+        if begins or number % held == 0:
             action = policy.act(obs, explore=True)
         step = env.step(action)
         moved = np.ones(ENVS, bool) if step.moved is None else step.moved

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-FITTED = 2  # transitions; a single one does not determine the random gains of point_mass-hard
+FITTED = 2  # transitions; one action alone does not determine the gains of point_mass-hard
 STARTS = 30  # random states from which a fit may begin
 EVALUATIONS = 20  # at most, per fit
 ENOUGH = 1e-6  # norm of all differences from the observations that are fitted
