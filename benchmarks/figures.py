@@ -56,8 +56,9 @@ COMMANDS = {  # file -> label -> command
     "frames": {"frames": "frames"},
     "envpool": {
         "gymnasium": f"envpool --agents --families {GYM_FAMILIES}",
-        "dm_control": "envpool --agents --families dm_control 'dm_control free'",
         "babyai": "envpool --agents --families babyai",
+        "dm_control": "envpool --agents --families dm_control",
+        "humanoids": "envpool --agents --families 'dm_control free' --transitions 3200",
     },
     "envpool_runs": {"runs": "envpool --families"},
     "gpu": {"gpu": "gpu"},
