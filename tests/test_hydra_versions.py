@@ -22,7 +22,7 @@ from tests.support.case_sampling import thinned
 from tests.support.commands import QUICK
 
 ROOT = Path(__file__).parents[1]
-PIP = ("--quiet", "--no-compile", "--disable-pip-version-check", "--retries=1")
+PIP = ("--quiet", "--no-compile", "--disable-pip-version-check", "--retries=1")  # compiled lazily
 UNREACHABLE = "(from versions: none)"  # printed by pip without a package index
 PACKAGES = {
     "1.4": ("--pre", "hydra-core>=1.4.0rc3,<1.5", "hydra-optuna-sweeper>=1.4.0rc3,<1.5"),
@@ -81,11 +81,10 @@ class Environment:
         return [json.loads(path.read_bytes()) for path in (self.folder / sweep).glob("*/run.json")]
 
     def _run(self, command: list[str]) -> subprocess.CompletedProcess[str]:
-        settings = {"PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "200"}
         return subprocess.run(
             command,
             cwd=self.folder,
-            env={**os.environ, **settings},
+            env={**os.environ, "COLUMNS": "200"},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

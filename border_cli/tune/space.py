@@ -115,6 +115,21 @@ class Space:
                 params[hyperparameter.param] = hyperparameter.suggest(trial)
         return params
 
+    def ends_together(self) -> list[dict[str, Any]]:
+        """Returns the parameters of a few jobs in which every end of every hyperparameter is used,
+        under the first label of each of its conditions."""
+        unused = {name: [*entry.ends] for name, entry in self.hyperparameters.items()}
+        rows = []
+        for name, tested in self.hyperparameters.items():
+            while unused[name]:
+                row = {on: labels[0] for on, labels in tested.when.items()}
+                for other, entry in self.hyperparameters.items():
+                    holds = all(row.get(on) in labels for on, labels in entry.when.items())
+                    if unused[other] and holds and entry.param not in row:
+                        row[entry.param] = unused[other].pop(0)
+                rows.append(row)
+        return rows
+
     def overrides(self, params: Mapping[str, Any]) -> list[str]:
         """Returns the overrides for the parameters, such as `agent.gamma=0.99`."""
         return [
@@ -206,17 +221,32 @@ def _normalize_entries(content: Mapping[str, Any]) -> dict[str, Any]:
 def check_space(composer: Composer, space: Space, fixed: Sequence[str], terms: SweepTerms) -> None:
     """Composes both ends of every range and every choice with the fixed overrides.
 
-    Raises ConfigError with the file and the hyperparameter if a job would be refused.
+    Raises ConfigError with the file and the hyperparameter if a job would be refused. Only then is
+    each end composed alone, since a composition takes a fraction of a second.
     """
     if not space.hyperparameters:
         raise ConfigError(f"{space.file}: nothing is left to search")
+    if not _refused(composer, space, fixed, terms, space.ends_together()):
+        return
     candidates = [
         (tested.name, {on: labels[0] for on, labels in tested.when.items()} | {tested.param: end})
         for tested in space.hyperparameters.values()
         for end in tested.ends
     ]
-    batch = [[*fixed, *space.overrides(params)] for _, params in candidates]
-    refused: dict[int, ConfigError] = {}
-    jobs_of(composer, batch, terms, refused=refused)
+    refused = _refused(composer, space, fixed, terms, [params for _, params in candidates])
     for number, error in refused.items():
         raise ConfigError(f"{space.file}: {candidates[number][0]}: {error}") from error
+
+
+def _refused(
+    composer: Composer,
+    space: Space,
+    fixed: Sequence[str],
+    terms: SweepTerms,
+    rows: Sequence[Mapping[str, Any]],
+) -> dict[int, ConfigError]:
+    """Composes a job for the parameters of each row; returns the errors by row number."""
+    refused: dict[int, ConfigError] = {}
+    batch = [[*fixed, *space.overrides(params)] for params in rows]
+    jobs_of(composer, batch, terms, refused=refused)
+    return refused

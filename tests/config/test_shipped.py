@@ -1,10 +1,11 @@
-"""Every shipped config file composes, and every registered component has a file."""
+"""Every shipped config file composes, and every registered component has a file of its name."""
 
 from __future__ import annotations
 
 import pytest
 
-from border_cli.config.compose import Composer, compose
+from border_cli.config.compose import Composer
+from border_cli.config.job import Job
 from border_cli.registry import GROUPS, register_builtin
 from tests.support.case_sampling import sampled, thinned
 from tests.support.shipped_configs import CONF, ONE_STEP, chosen_by, pair_of
@@ -14,15 +15,41 @@ FILES = sorted(
     for file in CONF.glob("*/*.yaml")
     if file.parent.name not in ("tuned", "search")
 )
+LARGE = ("agent", "env", "experiment")  # groups with one composition per file
 TUNED = sorted(file.stem for file in (CONF / "tuned").glob("*.yaml"))
 ON_POLICY = ("ppo", "a2c")  # agents that work with one replay buffer and one trainer only
 
 
-@pytest.mark.parametrize(("group", "name"), sampled([*FILES], every=7))
-def test_every_file_composes(group: str, name: str) -> None:
-    job = Composer().job(chosen_by(group, name))
+def component_types() -> dict[tuple[str, str], type]:
+    """Returns the type of every registered component and preset, by group and name."""
+    register_builtin()
+    return {
+        (group, name): entry.config_type
+        for group, registry in GROUPS.items()
+        for entry in registry
+        for name in (entry.name, *entry.presets)
+    }
+
+
+def assert_uses(job: Job, group: str, name: str) -> None:
+    """Asserts that a job uses a file, and has the component that is registered with its name."""
     files = [source.file for source in job.sources if source.group == group]
     assert name == "none" or str(CONF / group / f"{name}.yaml") in files
+    if (group, name) in (types := component_types()):
+        settings = getattr(job.config, group)
+        component = settings[name] if isinstance(settings, dict) else settings
+        assert type(component) is types[group, name]
+
+
+def test_every_registered_component_has_its_file() -> None:
+    assert component_types().keys() <= {*FILES}
+
+
+@pytest.mark.parametrize(
+    ("group", "name"), sampled([file for file in FILES if file[0] in LARGE], every=7)
+)
+def test_every_file_composes(group: str, name: str) -> None:
+    assert_uses(Composer().job(chosen_by(group, name)), group, name)
 
 
 def test_no_file_has_a_mistake_in_its_defaults_list() -> None:
@@ -31,20 +58,6 @@ def test_no_file_has_a_mistake_in_its_defaults_list() -> None:
     paths = ["config", *(f"{group}/{name}" for group, name in names)]
     with Composer([f"file://{CONF}"]).open_files() as files:
         assert [files.file(path) for path in paths] == [CONF / f"{path}.yaml" for path in paths]
-
-
-@pytest.mark.slow
-def test_every_registered_component_has_its_file_and_is_what_the_file_gives() -> None:
-    register_builtin()
-    for group, registry in GROUPS.items():
-        for entry in registry:
-            one_step = [ONE_STEP] if entry.name == "hindsight" else []
-            if entry.name == "rollout":
-                one_step = ["agent=ppo"]
-            for name in (entry.name, *entry.presets):
-                settings = getattr(compose(f"{group}={name}", *one_step), group)
-                component = settings[name] if isinstance(settings, dict) else settings
-                assert type(component) is entry.config_type
 
 
 @pytest.mark.parametrize("tuned", [stem for stem in TUNED if stem.startswith(ON_POLICY)])
@@ -56,22 +69,22 @@ def test_tuned_values_of_agents_with_rollouts_apply(tuned: str) -> None:
 
 
 REST = [tuned for tuned in TUNED if not tuned.startswith(ON_POLICY)]
-GROUPS_BESIDE = sorted({group for group, _ in FILES} - {"agent", "env", "experiment"})
 OPTIONS = [
-    [f"{group}={name}" for in_group, name in FILES if in_group == group and name != "rollout"]
-    for group in GROUPS_BESIDE
-]  # one list per group
-SYNC = ["trainer=sync", "actor_manager=serial"]  # trainer=sync works with no other manager
+    [(group, name) for in_group, name in FILES if in_group == group and name != "rollout"]
+    for group in sorted({group for group, _ in FILES} - {*LARGE})
+]  # one list per group; test_every_file_composes has `rollout`, with its agents
 ROWS = [[names[row % len(names)] for names in OPTIONS] for row in range(max(map(len, OPTIONS)))]
 
 
-@pytest.mark.parametrize(
-    "tuned",
-    sampled(thinned(REST, 8), every=2),
-)
+@pytest.mark.parametrize("tuned", sampled(thinned(REST, 16), every=2))
 def test_a_tuned_file_goes_with_every_option_of_every_group(tuned: str) -> None:
     """Combines one option per group until every option was used."""
     for row in ROWS:
-        beside = SYNC if "trainer=sync" in row else []
-        job = Composer().job([*pair_of(tuned), *row, *beside, ONE_STEP])
+        chosen = dict(row)
+        if chosen["trainer"] == "sync":
+            chosen["actor_manager"] = "serial"  # it works with no other
+        typed = [f"{group}={name}" for group, name in chosen.items()]
+        job = Composer().job([*pair_of(tuned), *typed, ONE_STEP])
         assert tuned in [source.choice for source in job.sources if source.group == "tuned"]
+        for group, name in chosen.items():
+            assert_uses(job, group, name)

@@ -279,17 +279,27 @@ def test_the_ends_and_choices_of_a_shipped_space_are_accepted(agent: str, tmp_pa
     check(read(tmp_path, agent), *fixed_of(agent))
 
 
-def ends_together(search_space: Space) -> list[dict[str, Any]]:
-    """Returns parameters at their ends, all at the same time, until every end was used."""
-    hyperparameters = search_space.hyperparameters
-    rows: list[dict[str, Any]] = []
-    for number in range(max(len(entry.ends) for entry in hyperparameters.values())):
-        row: dict[str, Any] = {}
-        for entry in hyperparameters.values():
-            if all(row.get(hyperparameters[on].param) in when for on, when in entry.when.items()):
-                row[entry.param] = entry.ends[number % len(entry.ends)]
-        rows.append(row)
-    return rows
+@pytest.mark.parametrize("agent", AGENTS)
+def test_every_end_is_used_under_its_conditions_in_few_jobs(agent: str, tmp_path: Path) -> None:
+    search_space = read(tmp_path, agent)
+    rows = search_space.ends_together()
+    ends = [len(entry.ends) for entry in search_space.hyperparameters.values()]
+    assert max(ends) <= len(rows) <= sum(ends) / 2
+    for entry in search_space.hyperparameters.values():
+        used = [row for row in rows if entry.param in row]
+        assert {row[entry.param] for row in used} == {*entry.ends}
+        assert all(row[on] in labels for row in used for on, labels in entry.when.items())
+
+
+def test_ends_that_do_not_go_together_are_accepted_if_each_is_by_itself(tmp_path: Path) -> None:
+    either = "{name}: {{low: 100, high: 200}}\n"
+    names = ("trainer.save_interval", "trainer.save_interval_env_steps")
+    search_space = space(tmp_path, "".join(either.format(name=name) for name in names))
+    composer, fixed = Composer(), ["agent=dqn", "env=cartpole"]
+    for row in search_space.ends_together():
+        with pytest.raises(ConfigError, match=r"trainer\.save_interval"):
+            composer.job([*fixed, *search_space.overrides(row)])
+    check(search_space, *fixed)
 
 
 @pytest.mark.slow
@@ -297,7 +307,7 @@ def ends_together(search_space: Space) -> list[dict[str, Any]]:
 def test_whatever_is_drawn_from_a_shipped_space_composes(agent: str, tmp_path: Path) -> None:
     composer, search_space, fixed = Composer(), read(tmp_path, agent), fixed_of(agent)
     assert 6 <= len(search_space.hyperparameters) <= 12
-    ends, count = ends_together(search_space), 20 if ALL else 1
+    ends, count = search_space.ends_together(), 20 if ALL else 1
     drawn = [*thinned(ends, max(1, len(ends) - 1)), *draw_params(search_space, count)]
     batch = [[*fixed, *search_space.overrides(params)] for params in drawn]
     assert len(jobs_of(composer, batch, sweep_terms(composer, fixed))) == len(drawn)
