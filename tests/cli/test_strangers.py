@@ -260,27 +260,27 @@ def lending(ran: Path, folder: Path, mark: Path, monkeypatch: pytest.MonkeyPatch
     return sweep_dir
 
 
-@pytest.mark.parametrize(
-    "sign", ["sweep.json", "study.json", "policy.json", ".hydra/resolved.yaml"]
-)
+CALLS: dict[str, Callable[[str], int]] = {  # a sign that a folder is ours -> a command in it
+    "sweep.json": lambda run_dir: eval_status(run_dir, "episodes=1"),
+    "study.json": lambda _: train_status("--help"),
+    "policy.json": lambda _: train_status("env=cartpole", "--cfg", "job"),
+    ".hydra/resolved.yaml": lambda run_dir: train_status(
+        f"resume={run_dir}", "trainer.max_opt_steps=3", "dry_run=true"
+    ),
+}
+
+
+@pytest.mark.parametrize("sign", CALLS)
 def test_a_folder_that_we_wrote_lends_no_plug_ins_and_says_why(
     sign: str, lending: Path, mark: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     (lending / sign).parent.mkdir(exist_ok=True)
     (lending / sign).write_bytes(POLICY)
-    run_dir = str(lending / "seed-0")
-    calls: list[Callable[[], int]] = [
-        lambda: eval_status(run_dir, "episodes=1"),
-        lambda: train_status("--help"),
-        lambda: train_status("env=cartpole", "--cfg", "job"),
-        lambda: train_status(f"resume={run_dir}", "trainer.max_opt_steps=3", "dry_run=true"),
-    ]
     why = f"plug-ins and modules of the current directory are not used: {lending / sign} shows"
     for directory, lines in ((lending, 1), (lending / "seed-0" / "checkpoints", 0)):
         monkeypatch.chdir(directory)
-        for call in calls:
-            assert call() == 0
-            assert capsys.readouterr().err.count(why) == lines
+        assert CALLS[sign](str(lending / "seed-0")) == 0
+        assert capsys.readouterr().err.count(why) == lines
     assert not mark.exists()
 
 
