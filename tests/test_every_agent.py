@@ -106,8 +106,8 @@ def test_an_agent_trains_with_process_actors_and_goes_on():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("agent", "env", "backend"), pairs_on_backends())
-def test_every_agent_makes_200_updates_on_backends_of_all_kinds(agent: str, env: str, backend: str):
-    train_and_resume(agent, env, backend, updates=200)
+def test_every_agent_makes_100_updates_on_backends_of_all_kinds(agent: str, env: str, backend: str):
+    train_and_resume(agent, env, backend, updates=100)
 
 
 @pytest.mark.slow

@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.long]
 without_sweeper = pytest.mark.parametrize("env", thinned([*PACKAGES], 2), indirect=True)
 
 SEARCH = (
-    *("hydra/sweeper=optuna", "hydra.sweeper.n_trials=3", "hydra.sweeper.direction=maximize"),
+    *("hydra/sweeper=optuna", "hydra.sweeper.n_trials=2", "hydra.sweeper.direction=maximize"),
     *("agent.learning_rate=interval(1e-4,1e-2)", "hydra/launcher=basic", "run_dir=optuna"),
 )
 
@@ -132,15 +132,15 @@ def test_a_run_is_resumed(env: Environment) -> None:
 def test_a_search_with_a_seed_runs_nothing_twice(env: Environment) -> None:
     typed = ("-m", "agent=dqn", "env=cartpole", *QUICK, *SEARCH, "hydra.sweeper.sampler.seed=1")
     env.train(*typed, "quiet=true")
-    assert [facts["status"] for facts in env.jobs("optuna")] == ["done"] * 3
+    assert [facts["status"] for facts in env.jobs("optuna")] == ["done"] * 2
     env.train(*typed, "quiet=true", "resume=auto")
-    assert len(env.jobs("optuna")) == 3
+    assert len(env.jobs("optuna")) == 2
 
 
 def test_a_study_whose_jobs_have_all_failed_ends_with_their_table(env: Environment) -> None:
     typed = ("-m", "agent=dqn", "env=cartpole", *QUICK, *SEARCH, "run_dir=failing")
     output = env.train(*typed, "agent.gamma=interval(1.5,2)", status=1)
-    assert "0 of 3 jobs done" in output
+    assert "0 of 2 jobs done" in output
 
 
 def test_what_is_promised_of_studies_holds_with_the_optuna_of_the_environment(

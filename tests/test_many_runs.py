@@ -18,15 +18,16 @@ from tests.support import leftovers
 from tests.support.case_sampling import ALL
 from tests.support.commands import QUICK
 
-KILLS, UPDATES = (200, 30_000) if ALL else (30, 12_000)
-KILLS_IN_LOCKSTEP = 50 if ALL else 20
+RUNS = 20 if ALL else 8
+KILLS, UPDATES = (200, 30_000) if ALL else (20, 12_000)
+KILLS_IN_LOCKSTEP = 50 if ALL else 12
 
 pytestmark = pytest.mark.usefixtures("folder")
 
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_twenty_runs_leave_threads_files_and_segments_as_they_were() -> None:
+def test_runs_leave_threads_files_and_segments_as_they_were() -> None:
     def run(number: int) -> tuple[Any, ...]:
         overrides = (*QUICK, "env=cartpole", "actor_manager=process", "recorder=[jsonl]")
         train(compose(*overrides, f"run_dir=run-{number}"))
@@ -40,7 +41,7 @@ def test_twenty_runs_leave_threads_files_and_segments_as_they_were() -> None:
         )
 
     first = run(0)
-    for number in range(1, 20):
+    for number in range(1, RUNS):
         last = run(number)
     assert last == first
     assert last[2] == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import levers
@@ -9,6 +10,7 @@ import pytest
 
 from border_cli import Result, compose, train
 from border_cli.errors import ConfigError
+from tests.support.case_sampling import thinned
 from tests.support.commands import record_status
 from tests.support.datasets import datasets_in
 
@@ -18,6 +20,7 @@ SMALL = (
     *("trainer.eval_interval=500", "recorder=none", "evaluator.num_episodes=1"),
     *("trainer.stop_at_score=10", "trainer.stop_evals=1", "imports=[levers]", "run_dir=run"),
 )
+ENVS = ("Levers", "Switches")
 ONLINE = ("trainer=sync", "trainer.warmup_period=500", "agent.tau=0.02")
 
 
@@ -33,15 +36,13 @@ def test_joint_actions_have_a_limit_and_factored_ones_have_none():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("env", ["Levers", "Switches"])
-@pytest.mark.parametrize("agent", ["dqn", "discrete_sac"])
+@pytest.mark.parametrize(("agent", "env"), thinned([*product(["dqn", "discrete_sac"], ENVS)], 3))
 def test_joint_and_factored_actions_reach_the_best_score(agent: str, env: str):
     assert trained(agent, *ONLINE, env=env).trainer_stats.best_score == levers.BEST
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("env", ["Levers", "Switches"])
-@pytest.mark.parametrize("agent", ["ppo", "a2c"])
+@pytest.mark.parametrize(("agent", "env"), thinned([*product(["ppo", "a2c"], ENVS)], 3))
 def test_on_policy_agents_reach_the_best_score(agent: str, env: str):
     rollouts = ("replay_buffer.n_steps=16", "agent.batch_size=128")
     result = trained(agent, *rollouts, env=env, updates=3000)

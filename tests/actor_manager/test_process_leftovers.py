@@ -12,14 +12,14 @@ import pytest
 
 from tests.support import leftovers
 from tests.support.actor_managers import Built, receive, start
+from tests.support.case_sampling import ALL
 from tests.support.scripted_envs import Life, die
+
+MANAGERS = 20 if ALL else 6
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("managers", [5, pytest.param(20, marks=pytest.mark.slow)])
-def test_many_managers_leave_threads_files_and_segments_as_they_were(
-    tmp_path: Path, managers: int
-) -> None:
+def test_many_managers_leave_threads_files_and_segments_as_they_were(tmp_path: Path) -> None:
     def run(number: int) -> tuple[set[threading.Thread], list[str], int]:
         folder = tmp_path / str(number)
         folder.mkdir()
@@ -37,7 +37,7 @@ def test_many_managers_leave_threads_files_and_segments_as_they_were(
     gc.collect()  # garbage of earlier tests
     before = leftovers.segments()
     first = run(0)
-    for number in range(1, managers):
+    for number in range(1, MANAGERS):
         last = run(number)
     assert last == first
     assert last[2] == before

@@ -60,7 +60,9 @@ def test_no_file_has_a_mistake_in_its_defaults_list() -> None:
         assert [files.file(path) for path in paths] == [CONF / f"{path}.yaml" for path in paths]
 
 
-@pytest.mark.parametrize("tuned", [stem for stem in TUNED if stem.startswith(ON_POLICY)])
+@pytest.mark.parametrize(
+    "tuned", sampled([stem for stem in TUNED if stem.startswith(ON_POLICY)], every=4)
+)
 def test_tuned_values_of_agents_with_rollouts_apply(tuned: str) -> None:
     job = Composer().job(pair_of(tuned))
     assert tuned in [source.choice for source in job.sources if source.group == "tuned"]

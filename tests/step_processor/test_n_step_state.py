@@ -32,7 +32,7 @@ def columns(rows: Transitions) -> dict[str, Any]:
 @pytest.mark.parametrize("n", [1, 2, 3, 5])
 def test_restored_windows_give_the_same_rows_to_the_bit(n, num_envs, named, resets):
     steps = random_steps(
-        np.random.default_rng([n, num_envs]), num_envs, named=named, resets=resets, count=400
+        np.random.default_rng([n, num_envs]), num_envs, named=named, resets=resets, count=200
     )
     n_step = processor(n, num_envs)
     pending_counts = set()

@@ -1,7 +1,7 @@
 """Selections from matrices of test cases.
 
-A fixed subset runs by default and more cases with `-m slow`. Cases that `pairwise` and `thinned`
-leave out run only with `EVERY=1 pytest -m slow`.
+A fixed subset runs by default and more cases with `-m slow`. All cases run only with
+`EVERY=1 pytest -m slow`, as they do every week.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from _pytest.mark import ParameterSet
 
 Case = TypeVar("Case", bound=tuple[Any, ...])
 ALL = "EVERY" in os.environ
+MANY = 4  # slow cases of one matrix
 
 
 def pairwise(cases: Sequence[Case]) -> list[Case]:
@@ -37,30 +38,41 @@ def thinned(cases: Sequence[Any], stride: int) -> list[Any]:
 
 
 def sampled(cases: Sequence[Any], *, every: int, ids: Iterable[str] = ()) -> list[ParameterSet]:
-    """Returns all cases; every `every`-th, starting with the first, runs by default.
+    """Returns cases; every `every`-th, starting with the first, runs by default.
 
-    The others are marked `slow`. If all cases are tuples of the same length, a tuple holds the
-    parameters of one case.
+    The others are marked `slow`; if they are many, every second is left out. If all cases are
+    tuples of the same length, a tuple holds the parameters of one case.
     """
     names = [*ids] or [None] * len(cases)
     lengths = {len(case) if isinstance(case, tuple) else 1 for case in cases}
     if len(lengths) > 1 or lengths == {0}:
         cases = [(case,) for case in cases]
-    return [
-        _case(values, name, slow=index % every > 0)
+    return _halved(
+        (values, name, index % every > 0)
         for index, (values, name) in enumerate(zip(cases, names, strict=True))
-    ]
+    )
 
 
 def chosen(cases: Mapping[str, Any] | Iterable[str], default: Container[str]) -> list[ParameterSet]:
-    """Returns all cases with their names as ids; those not in `default` are marked `slow`.
+    """Returns cases with their names as ids; those not in `default` are marked `slow`; if these are
+    many, every second is left out.
 
     The parameter is the value if `cases` is a mapping, else the name.
     """
     values = cases if isinstance(cases, Mapping) else {name: name for name in cases}
-    return [_case(value, name, slow=name not in default) for name, value in values.items()]
+    return _halved((value, name, name not in default) for name, value in values.items())
 
 
-def _case(values: Any, name: str | None, *, slow: bool) -> ParameterSet:
-    parameters = values if isinstance(values, tuple) else (values,)
-    return pytest.param(*parameters, id=name, marks=pytest.mark.slow if slow else ())
+def _halved(cases: Iterable[tuple[Any, str | None, bool]]) -> list[ParameterSet]:
+    """Returns the cases, given with their names and whether they are slow."""
+    listed = [*cases]
+    slow = [case for case in listed if case[2]]
+    left_out = slow[1::2] if len(slow) > MANY and not ALL else []
+    return [
+        pytest.param(
+            *(values if isinstance(values, tuple) else (values,)),
+            id=name,
+            marks=pytest.mark.slow if is_slow else (),
+        )
+        for values, name, is_slow in (case for case in listed if case not in left_out)
+    ]
