@@ -471,7 +471,7 @@ def test_images_beside_numbers_are_learned_from_acted_on_and_saved(
 @pytest.mark.parametrize(
     ("kind", "backend"),
     [
-        *((kind, "aot_eager") for kind in thinned([*KINDS], 6)),
+        *((kind, "aot_eager") for kind in thinned([*KINDS], 9)),
         *(("rainbow", "inductor"), ("cql", "inductor")),
     ],
 )
