@@ -109,7 +109,7 @@ finally:
 
 
 @pytest.mark.parametrize(
-    ("argv", "status"), sampled([*QUICK], every=3), ids=[" ".join(words) for words, _ in QUICK]
+    ("argv", "status"), sampled([*QUICK], every=3, ids=[" ".join(words) for words, _ in QUICK])
 )
 def test_an_answer_without_training_imports_no_torch(
     argv: list[str], status: int, tmp_path: Path
