@@ -22,7 +22,7 @@ from tests.support.case_sampling import thinned
 from tests.support.commands import QUICK
 
 ROOT = Path(__file__).parents[1]
-PIP = ("--quiet", "--no-compile", "--disable-pip-version-check", "--retries=1")  # compiled lazily
+PIP = ("--quiet", "--no-compile", "--disable-pip-version-check", "--retries=1")  # imports compile
 UNREACHABLE = "(from versions: none)"  # printed by pip without a package index
 PACKAGES = {
     "1.4": ("--pre", "hydra-core>=1.4.0rc3,<1.5", "hydra-optuna-sweeper>=1.4.0rc3,<1.5"),

@@ -22,6 +22,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -73,6 +74,11 @@ class Hyperparameter:
         return f"1 - {self.name}" if self.log == COMPLEMENT else self.name
 
     @property
+    def first_labels(self) -> dict[str, Any]:
+        """The first label of each condition."""
+        return {name: labels[0] for name, labels in self.when.items()}
+
+    @property
     def ends(self) -> list[Any]:
         """The lowest and highest parameter, or all labels."""
         return [*self.choices] or sorted(map(self._scale, (self.low, self.high)))
@@ -82,6 +88,10 @@ class Hyperparameter:
         if self.powers_of:
             return round(math.log(value, self.powers_of))
         return round(1 - value, 10) if self.log == COMPLEMENT else value
+
+    def applies(self, params: Mapping[str, Any]) -> bool:
+        """Returns whether all conditions hold for the parameters."""
+        return all(params.get(name) in labels for name, labels in self.when.items())
 
     def suggest(self, trial: BaseTrial) -> Any:
         """Samples the parameter with an Optuna trial."""
@@ -111,21 +121,20 @@ class Space:
         """Samples all hyperparameters whose condition holds; returns parameters by Optuna name."""
         params: dict[str, Any] = {}
         for hyperparameter in self.hyperparameters.values():
-            if all(params.get(name) in labels for name, labels in hyperparameter.when.items()):
+            if hyperparameter.applies(params):
                 params[hyperparameter.param] = hyperparameter.suggest(trial)
         return params
 
     def ends_together(self) -> list[dict[str, Any]]:
-        """Returns the parameters of a few jobs in which every end of every hyperparameter is used,
-        under the first label of each of its conditions."""
+        """Returns the parameters of a few jobs that together use every end of every hyperparameter,
+        each where its conditions hold."""
         unused = {name: [*entry.ends] for name, entry in self.hyperparameters.items()}
         rows = []
         for name, tested in self.hyperparameters.items():
             while unused[name]:
-                row = {on: labels[0] for on, labels in tested.when.items()}
+                row = tested.first_labels
                 for other, entry in self.hyperparameters.items():
-                    holds = all(row.get(on) in labels for on, labels in entry.when.items())
-                    if unused[other] and holds and entry.param not in row:
+                    if unused[other] and entry.applies(row) and entry.param not in row:
                         row[entry.param] = unused[other].pop(0)
                 rows.append(row)
         return rows
@@ -221,32 +230,21 @@ def _normalize_entries(content: Mapping[str, Any]) -> dict[str, Any]:
 def check_space(composer: Composer, space: Space, fixed: Sequence[str], terms: SweepTerms) -> None:
     """Composes both ends of every range and every choice with the fixed overrides.
 
-    Raises ConfigError with the file and the hyperparameter if a job would be refused. Only then is
-    each end composed alone, since a composition takes a fraction of a second.
+    Raises ConfigError with the file and the hyperparameter if one is refused. Each end is composed
+    alone only if the ends together are refused, since a composition takes a fraction of a second.
     """
     if not space.hyperparameters:
         raise ConfigError(f"{space.file}: nothing is left to search")
-    if not _refused(composer, space, fixed, terms, space.ends_together()):
+
+    def compose(*rows: Mapping[str, Any]) -> None:
+        jobs_of(composer, [[*fixed, *space.overrides(params)] for params in rows], terms)
+
+    with suppress(ConfigError):
+        compose(*space.ends_together())
         return
-    candidates = [
-        (tested.name, {on: labels[0] for on, labels in tested.when.items()} | {tested.param: end})
-        for tested in space.hyperparameters.values()
-        for end in tested.ends
-    ]
-    refused = _refused(composer, space, fixed, terms, [params for _, params in candidates])
-    for number, error in refused.items():
-        raise ConfigError(f"{space.file}: {candidates[number][0]}: {error}") from error
-
-
-def _refused(
-    composer: Composer,
-    space: Space,
-    fixed: Sequence[str],
-    terms: SweepTerms,
-    rows: Sequence[Mapping[str, Any]],
-) -> dict[int, ConfigError]:
-    """Composes a job for the parameters of each row; returns the errors by row number."""
-    refused: dict[int, ConfigError] = {}
-    batch = [[*fixed, *space.overrides(params)] for params in rows]
-    jobs_of(composer, batch, terms, refused=refused)
-    return refused
+    for tested in space.hyperparameters.values():
+        for end in tested.ends:
+            try:
+                compose(tested.first_labels | {tested.param: end})
+            except ConfigError as error:
+                raise ConfigError(f"{space.file}: {tested.name}: {error}") from error

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from border_cli.run.status import RUN_JSON
 from border_cli.system.files import SETTINGS as FILE
 from border_cli.system.foreign import POLICY
 from tests.support import commands
+from tests.support.case_sampling import thinned
 from tests.support.commands import (
     QUICK,
     Command,
@@ -260,26 +262,34 @@ def lending(ran: Path, folder: Path, mark: Path, monkeypatch: pytest.MonkeyPatch
     return sweep_dir
 
 
-CALLS: dict[str, Callable[[str], int]] = {  # a sign that a folder is ours -> a command in it
-    "sweep.json": lambda run_dir: eval_status(run_dir, "episodes=1"),
-    "study.json": lambda _: train_status("--help"),
-    "policy.json": lambda _: train_status("env=cartpole", "--cfg", "job"),
-    ".hydra/resolved.yaml": lambda run_dir: train_status(
+SIGNS = ("sweep.json", "study.json", "policy.json", ".hydra/resolved.yaml")
+CALLS: dict[str, Callable[[str], int]] = {
+    "evaluate": lambda run_dir: eval_status(run_dir, "episodes=1"),
+    "help": lambda _: train_status("--help"),
+    "compose": lambda _: train_status("env=cartpole", "--cfg", "job"),
+    "resume": lambda run_dir: train_status(
         f"resume={run_dir}", "trainer.max_opt_steps=3", "dry_run=true"
     ),
 }
 
 
-@pytest.mark.parametrize("sign", CALLS)
+@pytest.mark.parametrize(
+    ("sign", "call"), thinned([*product(SIGNS, CALLS)], 5)
+)  # each sign and each call once
 def test_a_folder_that_we_wrote_lends_no_plug_ins_and_says_why(
-    sign: str, lending: Path, mark: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+    sign: str,
+    call: str,
+    lending: Path,
+    mark: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Capture,
 ) -> None:
     (lending / sign).parent.mkdir(exist_ok=True)
     (lending / sign).write_bytes(POLICY)
     why = f"plug-ins and modules of the current directory are not used: {lending / sign} shows"
     for directory, lines in ((lending, 1), (lending / "seed-0" / "checkpoints", 0)):
         monkeypatch.chdir(directory)
-        assert CALLS[sign](str(lending / "seed-0")) == 0
+        assert CALLS[call](str(lending / "seed-0")) == 0
         assert capsys.readouterr().err.count(why) == lines
     assert not mark.exists()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 
 from border_cli.config.compose import Composer
@@ -20,6 +22,7 @@ TUNED = sorted(file.stem for file in (CONF / "tuned").glob("*.yaml"))
 ON_POLICY = ("ppo", "a2c")  # agents that work with one replay buffer and one trainer only
 
 
+@cache
 def component_types() -> dict[tuple[str, str], type]:
     """Returns the type of every registered component and preset, by group and name."""
     register_builtin()

@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ STUDY = (  # two rungs: 600 and 1,200 env steps
     *("agent=dqn", "env=cartpole", "study=S", "-cd", "conf", "search=mine", "sampler=random"),
     *("trainer=sync", "trainer.max_env_steps=1200", "trainer.eval_interval_env_steps=300"),
     *("trainer.warmup_period=8", "trainer.save_interval=20", "evaluator.num_episodes=1"),
-    *("agent.hidden=[4]", "agent.batch_size=4", "trials=3", "rungs=2", "seeds=1"),
+    *("agent.hidden=[4]", "agent.batch_size=4", "trials=3", "rungs=2", "seeds=2"),
     *("jobs=1", "fresh_seeds=0", "max_cost=0.9"),
 )
 DEADLINE_S = 600.0  # a study takes minutes on a busy machine
@@ -57,8 +57,8 @@ def trials_of(folder: Path) -> list[dict[str, Any]]:
     return [{name: row[name] for name in COMPARED} for row in rows]
 
 
-def run_of(folder: Path, trial: int) -> Path:
-    return folder / f"S/trial-{trial:04}/seed-0"
+def run_of(folder: Path, trial: int, seed: int = 0) -> Path:
+    return folder / f"S/trial-{trial:04}/seed-{seed}"
 
 
 def status_of(run: Path) -> str:
@@ -69,14 +69,17 @@ def running_with_checkpoint(run: Path) -> Callable[[], bool]:
     return lambda: status_of(run) == "running" and bool(steps_saved(run))
 
 
-def check_all_done(folder: Path, url: str = "") -> list[dict[str, Any]]:
+def check_all_done(
+    folder: Path, url: str = "", *, seeds: Sequence[int] = (0, 1)
+) -> list[dict[str, Any]]:
     """Checks that all runs have reached the budgets of their trials and that no trial is RUNNING in
     Optuna's storage; returns the trials. N-step windows hold a few env steps beyond a budget."""
     rows = trials_of(folder)
     for row in rows:
-        facts = facts_of(run_of(folder, row["number"]))
-        assert facts["status"] == "done"
-        assert row["budget"] <= facts["env_steps"] < row["budget"] + 10
+        for seed in seeds:
+            facts = facts_of(run_of(folder, row["number"], seed))
+            assert facts["status"] == "done"
+            assert row["budget"] <= facts["env_steps"] < row["budget"] + 10
     storage = optuna.storages.RDBStorage(url or f"sqlite:///{folder / 'S/study.db'}")
     states = [trial.state.name for trial in storage.get_all_trials(1)]
     storage.engine.dispose()
@@ -112,7 +115,7 @@ def test_kills_and_ctrl_c_do_not_change_the_scores_of_a_study(
     assert status == 130
     assert "Traceback" not in output
     assert "\nresume with: border-tune agent=dqn env=cartpole study=S " in output
-    assert len(facts_of(first)["attempts"]) == 2
+    assert [len(facts_of(run)["attempts"]) for run in (first, run_of(folder, 0, 1))] == [2, 1]
     assert status_of(later) == "interrupted"
     assert steps_saved(later)
     with tuning(folder) as command:  # kill the command
@@ -142,7 +145,8 @@ def test_two_commands_share_a_study_also_while_one_of_them_is_stopped(
         if storage == "postgres":
             url = stack.enter_context(running_postgres()).new_database()
         one, other = (
-            stack.enter_context(tuning(folder, "trials=4", f"storage='{url}'")) for _ in range(2)
+            stack.enter_context(tuning(folder, "trials=4", "seeds=1", f"storage='{url}'"))
+            for _ in range(2)
         )
         both = [run_of(folder, trial) for trial in (0, 1)]
         one.until(lambda: all(status_of(run) in ("running", "done") for run in both))
@@ -154,7 +158,7 @@ def test_two_commands_share_a_study_also_while_one_of_them_is_stopped(
         one.send(signal.SIGCONT)
         ends = [command.ended() for command in (one, other)]
         assert [status for status, _ in ends] == [0, 0], ends
-        rows = check_all_done(folder, url)
+        rows = check_all_done(folder, url, seeds=[0])
     assert [row["number"] for row in rows] == [0, 1, 2, 3]
     assert all(" is trained to 600 " in text for _, text in ends)  # both have trained trials
     for row in rows:  # no run was trained twice
