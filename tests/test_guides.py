@@ -29,7 +29,10 @@ RUNS_OF = {  # guides with files that their commands use -> runs that the comman
     "guides/plugins.md": set[str](),
     "guides/configs.md": {"dqn_cartpole", "dqn_corridor"},
 }
-SHORT = ["trainer.max_opt_steps=30", "trainer.warmup_period=70", "evaluator.num_episodes=1"]
+SHORT = [
+    *("trainer.max_opt_steps=30", "trainer.warmup_period=70", "evaluator.num_episodes=1"),
+    "env.max_episode_steps=100",
+]
 
 
 def test_the_readme_is_short() -> None:
@@ -140,7 +143,7 @@ def test_the_program_of_the_python_page_works(tmp_path: Path) -> None:
     program, reading = blocks("guides/python.md", "python")
     reading, _, _ = reading.partition("frame = ")  # the rest needs pandas
     short = program.replace(
-        '"trainer.stop_at_score=null"', '"trainer.max_opt_steps=null", "trainer.max_time_s=9"'
+        '"trainer.stop_at_score=null"', '"trainer.max_opt_steps=null", "trainer.max_time_s=4"'
     )
     process = subprocess.run(
         [sys.executable, "-c", short + reading],

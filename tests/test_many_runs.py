@@ -15,7 +15,7 @@ import pytest
 from border_cli import Callback, compose, train
 from border_cli.core.output import RecordStep
 from tests.support import leftovers
-from tests.support.case_sampling import ALL
+from tests.support.case_sampling import ALL, weekly
 from tests.support.commands import QUICK
 
 RUNS = 20 if ALL else 8
@@ -137,7 +137,7 @@ def test_kills_of_actors_lose_no_count_no_memory_and_not_the_task() -> None:
 
 @pytest.mark.long
 @pytest.mark.stress
-@pytest.mark.parametrize("agent", ["dqn", "ppo"])
+@pytest.mark.parametrize("agent", [pytest.param("dqn", marks=weekly), "ppo"])
 def test_kills_of_actors_in_lockstep_lose_nothing(agent: str) -> None:
     gc.collect()  # garbage of earlier tests
     mapped, named = leftovers.segments(), leftovers.named_segments()

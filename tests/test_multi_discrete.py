@@ -36,13 +36,13 @@ def test_joint_actions_have_a_limit_and_factored_ones_have_none():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("agent", "env"), thinned([*product(["dqn", "discrete_sac"], ENVS)], 3))
+@pytest.mark.parametrize(("agent", "env"), thinned([*product(["dqn", "discrete_sac"], ENVS)], 4))
 def test_joint_and_factored_actions_reach_the_best_score(agent: str, env: str):
     assert trained(agent, *ONLINE, env=env).trainer_stats.best_score == levers.BEST
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("agent", "env"), thinned([*product(["ppo", "a2c"], ENVS)], 3))
+@pytest.mark.parametrize(("agent", "env"), thinned([*product(["ppo", "a2c"], ENVS)], 4))
 def test_on_policy_agents_reach_the_best_score(agent: str, env: str):
     rollouts = ("replay_buffer.n_steps=16", "agent.batch_size=128")
     result = trained(agent, *rollouts, env=env, updates=3000)

@@ -26,7 +26,7 @@ from border_cli.nn.architecture import Activation
 from border_cli.nn.numpy_learner import Parameters
 from border_cli.registry import AGENTS, register_builtin
 from border_cli.settings.networks import Matmul
-from tests.support.case_sampling import sampled, thinned
+from tests.support.case_sampling import sampled, thinned, weekly
 from tests.support.compilers import needs_compiler
 from tests.support.continuous_env import batch, counted, spec
 from tests.support.libraries import LIBRARIES, both_backends
@@ -472,7 +472,8 @@ def test_images_beside_numbers_are_learned_from_acted_on_and_saved(
     ("kind", "backend"),
     [
         *((kind, "aot_eager") for kind in thinned([*KINDS], 9)),
-        *(("rainbow", "inductor"), ("cql", "inductor")),
+        pytest.param("rainbow", "inductor", marks=weekly),
+        pytest.param("cql", "inductor", marks=weekly),
     ],
 )
 def test_a_compiled_agent_learns_what_an_eager_one_learns(

@@ -201,6 +201,7 @@ def test_a_study_trains_its_trials_and_its_winner_once(done: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long  # beside the one before, which uses the same study
 def test_other_commands_work_on_the_folders_of_a_study(done: Path, capsys: Capture) -> None:
     with isolated(done):
         assert status("S", command=runs_command.main) == 0
@@ -210,6 +211,7 @@ def test_other_commands_work_on_the_folders_of_a_study(done: Path, capsys: Captu
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_larger_number_adds_trials_and_other_settings_are_refused(done: Path) -> None:
     assert len(studied(done, *STUDY, "trials=5")[1]) == 5
     said, rows = studied(done, *STUDY, "trials=3")

@@ -16,7 +16,8 @@ from tests.support.commands import QUICK, Command, facts_of
 pytestmark = [pytest.mark.ray, pytest.mark.long]
 
 ENDLESS = (
-    *("-m", *QUICK, "env=cartpole", "run_dir=S", "seed=0,1,2", "hydra/launcher=ray"),
+    *("-m", *QUICK, "imports=[unruly]", "env.id=Slow-v0", "run_dir=S", "seed=0,1,2"),
+    "hydra/launcher=ray",
     *("trainer.stop_at_score=null", "trainer.save_interval=100", "checkpoint.replay_buffer=false"),
 )
 LONG, SHORT = "trainer.max_opt_steps=100000000", "trainer.max_opt_steps=200"

@@ -13,7 +13,8 @@ from tests.support.leftovers import below
 
 SETTINGS = (
     "agent=dqn",
-    "env=cartpole",
+    "imports=[unruly]",
+    "env.id=Slow-v0",
     "agent.hidden=[8]",
     "agent.batch_size=8",
     "actor_manager=ray",

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.case_sampling import weekly
 from tests.support.commands import QUICK, Command, facts_of, sweep_rows
 
 SWEEP = (
@@ -27,9 +28,10 @@ def _needs(package: str) -> pytest.MarkDecorator:
 
 JOBLIB = pytest.param("joblib", marks=_needs("joblib"))
 SUBMITIT = pytest.param("submitit_local", marks=_needs("submitit"))
+SUBMITIT_WEEKLY = pytest.param("submitit_local", marks=(_needs("submitit"), weekly))
 
 
-@pytest.mark.parametrize("launcher", [JOBLIB, SUBMITIT])
+@pytest.mark.parametrize("launcher", [JOBLIB, SUBMITIT_WEEKLY])
 def test_other_launchers_tell_the_truth_and_complete_what_failed(
     tmp_path: Path, launcher: str
 ) -> None:
@@ -52,7 +54,8 @@ def test_other_launchers_tell_the_truth_and_complete_what_failed(
 @pytest.mark.parametrize("launcher", [JOBLIB])
 def test_ctrl_c_saves_the_jobs_of_workers(tmp_path: Path, launcher: str) -> None:
     endless = ("trainer.max_opt_steps=100000000", "trainer.stop_at_score=null")
-    typed = ("-m", *QUICK, "env=cartpole", "run_dir=S", *endless, "trainer.save_interval=100")
+    env = ("imports=[unruly]", "env.id=Slow-v0", "trainer.save_interval=100")
+    typed = ("-m", *QUICK, *env, "run_dir=S", *endless)
     two = ("seed=0,1,2", f"hydra/launcher={launcher}", "hydra.launcher.n_jobs=2")
     first = tmp_path / "S/seed-0/checkpoints/latest"
     with Command(tmp_path, *typed, *two) as command:

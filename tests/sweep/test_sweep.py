@@ -47,7 +47,8 @@ PAIRS = (
     "env=cartpole,pendulum",
 )
 ENDLESS = (
-    *("-m", *QUICK, "env=cartpole", "run_dir=S", "trainer.max_opt_steps=100000000"),
+    *("-m", *QUICK, "imports=[unruly]", "env.id=Slow-v0", "run_dir=S"),
+    "trainer.max_opt_steps=100000000",
     *("trainer.stop_at_score=null", "trainer.save_interval=100", "checkpoint.replay_buffer=false"),
 )
 

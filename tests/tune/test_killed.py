@@ -18,6 +18,7 @@ import pytest
 from border_cli.run.finding import steps_saved
 from border_cli.run.sweep_folder import sweep_lock
 from tests.support import leftovers
+from tests.support.case_sampling import weekly
 from tests.support.commands import Command, facts_of, is_pending, is_stopped
 from tests.support.postgres import running_postgres
 
@@ -135,7 +136,7 @@ def trainings_of(command: Command) -> int:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("storage", ["sqlite", "postgres"])
+@pytest.mark.parametrize("storage", [pytest.param("sqlite", marks=weekly), "postgres"])
 def test_two_commands_share_a_study_also_while_one_of_them_is_stopped(
     tmp_path: Path, storage: str
 ) -> None:
@@ -166,6 +167,7 @@ def test_two_commands_share_a_study_also_while_one_of_them_is_stopped(
         assert len(attempts) == (1 if row["status"] == "pruned" else 2)
 
 
+@weekly
 @pytest.mark.long
 def test_a_full_disk_stops_a_study_until_there_is_room(
     tmp_path: Path, undisturbed: list[dict[str, Any]]

@@ -214,6 +214,14 @@ class NeedsFile(Calm):
         return super().step(action)
 
 
+class Slow(Calm):
+    """An environment whose step takes 10 ms, for runs that only wait to be interrupted."""
+
+    def step(self, action: Any) -> Answer:
+        threading.Event().wait(0.01)
+        return super().step(action)
+
+
 class Shows(Calm):
     """An environment that counts its frames and stores the seeds of shown episodes in `opened`."""
 
@@ -261,6 +269,6 @@ class Named(FromOne):
 
 for _env in (
     Calm, Raises, Undefined, Wrong, Blocks, Holds, Leaves, Signals, Solves, Prints, Removes,
-    NeedsFile, Shows, FromOne, Named, Greedy, Vast,
+    NeedsFile, Slow, Shows, FromOne, Named, Greedy, Vast,
 ):  # fmt: skip
     gym.register(f"{_env.__name__}-v0", _env)
