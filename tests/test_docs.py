@@ -74,6 +74,7 @@ def _text(page: Path) -> str:
     return page.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow  # because the second stage of .ci/run has ray
 def test_the_cluster_of_the_guide_fits_the_schema_of_ray() -> None:
     jsonschema = pytest.importorskip("jsonschema")
     ray = importlib.util.find_spec("ray")

@@ -60,9 +60,9 @@ def train_briefly(agent: str, env: str, actors: str, *more: str) -> None:
     [
         *(
             pytest.param(agent, "cartpole", id=f"{agent}, Discrete")
-            for agent in thinned(DISCRETE, 2)
+            for agent in thinned(DISCRETE, 4)
         ),
-        *(pytest.param(agent, "pendulum", id=f"{agent}, Box") for agent in thinned(BOX, 2)),
+        *(pytest.param(agent, "pendulum", id=f"{agent}, Box") for agent in thinned(BOX, 4)),
     ],
 )
 @pytest.mark.slow

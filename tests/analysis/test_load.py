@@ -128,6 +128,7 @@ def test_without_pandas_the_pip_line_is_given(
         runs.frame()
 
 
+@pytest.mark.slow  # because the second stage of .ci/run has pandas
 def test_frames_have_a_row_for_each_run_and_for_each_row_of_metrics(tmp_path: Path) -> None:
     pytest.importorskip("pandas")
     write_run(tmp_path / "a", {"seed": 1}, metrics=METRICS)

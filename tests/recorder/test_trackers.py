@@ -26,8 +26,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # MLflow'
 
 SMALL = ("agent=dqn", "env=cartpole", *QUICK, "trainer=sync", "trainer.record_interval=5")
 LONG = (
+    *("imports=[unruly]", "env.id=Slow-v0"),
     *("trainer.max_opt_steps=100000000", "trainer.eval_interval=100000000"),
-    "trainer.record_interval=500",
 )
 DEADLINE_S = 600.0
 

@@ -85,7 +85,7 @@ def test_a_requeued_job_goes_on_from_its_own_directory(tmp_path: Path, launcher:
 
 
 @_needs("hydra_plugins.hydra_optuna_sweeper")
-@pytest.mark.parametrize("skips", [False, True])
+@pytest.mark.parametrize("skips", [pytest.param(False, marks=weekly), True])
 def test_a_study_with_failing_and_refused_jobs_ends_as_planned(tmp_path: Path, skips: bool) -> None:
     (tmp_path / "b").touch()
     typed = (

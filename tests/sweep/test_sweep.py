@@ -16,6 +16,7 @@ from border_cli.run.sweep_folder import job_rows, read_sweep
 from border_cli.sweep.listing import Sweep
 from border_cli.sweep.plan import plan_sweep
 from border_cli.system.files import write_json
+from tests.support.case_sampling import weekly
 from tests.support.commands import (
     QUICK,
     Command,
@@ -120,7 +121,7 @@ def test_processes_leave_the_same_table_as_one_process(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("launcher", [BASIC, OURS])
+@pytest.mark.parametrize("launcher", [pytest.param(BASIC, marks=weekly), OURS])
 def test_the_same_command_runs_only_what_failed(
     swept: tuple[Path, str], folder: Path, capsys: Capture, launcher: str
 ) -> None:

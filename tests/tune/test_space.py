@@ -303,7 +303,7 @@ def test_ends_that_do_not_go_together_are_accepted_if_each_is_by_itself(tmp_path
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize("agent", thinned(AGENTS, 3))
 def test_whatever_is_drawn_from_a_shipped_space_composes(agent: str, tmp_path: Path) -> None:
     composer, search_space, fixed = Composer(), read(tmp_path, agent), fixed_of(agent)
     assert 6 <= len(search_space.hyperparameters) <= 12
