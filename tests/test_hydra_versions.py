@@ -114,7 +114,7 @@ def test_settings_are_composed_or_refused(env: Environment) -> None:
 
 
 @newest
-@pytest.mark.parametrize("launcher", ["basic", "processes"])
+@pytest.mark.parametrize("launcher", [pytest.param("basic", marks=weekly), "processes"])
 def test_a_sweep_ends(env: Environment, launcher: str) -> None:
     typed = ("agent=dqn", "env=cartpole", *QUICK, "seed=1,2", f"run_dir={launcher}")
     env.train("-m", *typed, f"hydra/launcher={launcher}", "quiet=true")
@@ -138,6 +138,7 @@ def test_a_search_with_a_seed_runs_nothing_twice(env: Environment) -> None:
     assert len(env.jobs("optuna")) == 2
 
 
+@weekly
 @newest
 def test_a_study_whose_jobs_have_all_failed_ends_with_their_table(env: Environment) -> None:
     typed = ("-m", "agent=dqn", "env=cartpole", *QUICK, *SEARCH, "run_dir=failing")

@@ -55,7 +55,7 @@ CASES = [
     ("agent", "how", "backend", "by_key", "updates"),
     [
         *((*case, 40) for case in CASES[::9]),
-        *(pytest.param(*case, 500, marks=pytest.mark.slow) for case in thinned(CASES, 8)),
+        *(pytest.param(*case, 500, marks=pytest.mark.slow) for case in thinned(CASES, 16)),
     ],
 )
 def test_agents_take_valid_actions_only(

@@ -10,7 +10,7 @@ import pytest
 
 from border_cli import Result, compose, train
 from border_cli.errors import ConfigError
-from tests.support.case_sampling import thinned
+from tests.support.case_sampling import thinned, weekly
 from tests.support.commands import record_status
 from tests.support.datasets import datasets_in
 
@@ -49,6 +49,7 @@ def test_on_policy_agents_reach_the_best_score(agent: str, env: str):
     assert result.trainer_stats.best_score == levers.BEST
 
 
+@weekly
 @pytest.mark.slow
 def test_offline_agents_reach_the_best_score_by_data_of_all_kinds(tmp_path: Path):
     with datasets_in(tmp_path / "datasets"):

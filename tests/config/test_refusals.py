@@ -60,7 +60,7 @@ TYPED = [
 
 
 @pytest.mark.parametrize(
-    ("override", "said"), sampled([*TYPED], every=6, ids=[typed for typed, _ in TYPED])
+    ("override", "said"), sampled([*TYPED], every=6, ids=[typed for typed, _ in TYPED], keep=True)
 )
 def test_what_is_typed_wrongly_is_refused(override: str, said: str, folder: Path) -> None:
     assert folder

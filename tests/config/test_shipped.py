@@ -49,7 +49,7 @@ def test_every_registered_component_has_its_file() -> None:
 
 
 @pytest.mark.parametrize(
-    ("group", "name"), sampled([file for file in FILES if file[0] in LARGE], every=7)
+    ("group", "name"), sampled([file for file in FILES if file[0] in LARGE], every=7, keep=True)
 )
 def test_every_file_composes(group: str, name: str) -> None:
     assert_uses(Composer().job(chosen_by(group, name)), group, name)

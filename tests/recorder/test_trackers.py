@@ -20,6 +20,7 @@ import pytest
 
 from border_cli.recorder.deliver import Delivery
 from border_cli.recorder.tracking import outbox_path, state_of
+from tests.support.case_sampling import weekly
 from tests.support.commands import QUICK, Command, facts_of, rows_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # MLflow's own warnings
@@ -204,6 +205,7 @@ def running_server(folder: Path, port: int) -> Iterator[None]:
         server.wait()
 
 
+@weekly
 def test_a_server_that_is_killed_and_started_again_has_every_row_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -136,7 +136,7 @@ def trainings_of(command: Command) -> int:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("storage", [pytest.param("sqlite", marks=weekly), "postgres"])
+@pytest.mark.parametrize("storage", ["sqlite", pytest.param("postgres", marks=weekly)])
 def test_two_commands_share_a_study_also_while_one_of_them_is_stopped(
     tmp_path: Path, storage: str
 ) -> None:
