@@ -21,11 +21,13 @@ import pytest
 from xdist.scheduler import WorkStealingScheduling
 
 from border_cli.registry import GROUPS, NETWORKS, register_builtin
-from tests.support import leftovers
+from tests.support import hydra_shortcuts, leftovers
 
 # A suite in the background inherits SIGINT as ignored, and one under nohup SIGHUP.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+hydra_shortcuts.take_shortcuts()
 
 TQDM_THREAD = "tqdm_monitor"  # one per process, started by the progress bars of torch.compile
 GRACE_S = 5.0

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from border_cli import compose, load_policy, resume, train
 from border_cli.core.state import load_state
-from tests.support.case_sampling import thinned
+from tests.support.case_sampling import thinned, weekly
 from tests.support.commands import eval_status, train_status
 
 pytestmark = pytest.mark.usefixtures("folder")
@@ -88,6 +88,7 @@ def test_on_policy_agents_learn_the_shortest_way(agent: str) -> None:
     assert steps == PLACES - 1
 
 
+@weekly
 @pytest.mark.long
 @pytest.mark.ray
 def test_actors_of_a_cluster_take_valid_actions_only() -> None:

@@ -9,10 +9,11 @@ import pytest
 
 from border_cli.errors import RunFailed
 from border_cli.evaluator.runner import Confirmation
+from tests.support.case_sampling import weekly
 from tests.support.clusters import RayCluster, running_cluster
 from tests.support.spread_evaluations import Evaluated, evaluated
 
-pytestmark = [pytest.mark.ray, pytest.mark.long]
+pytestmark = [pytest.mark.ray, pytest.mark.long, weekly]
 
 ROUNDS = Confirmation(-1e9, 1)
 

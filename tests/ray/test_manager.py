@@ -24,6 +24,7 @@ from tests.support.actor_managers import (
     start,
     until,
 )
+from tests.support.case_sampling import weekly
 from tests.support.scripted_envs import (
     BUILDING,
     Life,
@@ -97,6 +98,7 @@ def test_a_ray_of_our_own_is_on_this_machine_alone_and_leaves_no_file() -> None:
     assert not Path(folders[0]).exists()
 
 
+@weekly
 def test_an_environment_that_always_fails_ends_the_run_with_its_traceback(tmp_path: Path) -> None:
     lives = [Life(deed=fail, at=BUILDING)] * 9
     built = Built("ray", lives=lives, folder=tmp_path, num_actors=1)

@@ -15,9 +15,10 @@ from border_cli.ray.connection import ClusterSettings
 from border_cli.ray.nodes import ClusterNeeds
 from border_cli.ray.travel import find_own_modules
 from border_cli.system.start import pack
+from tests.support.case_sampling import weekly
 from tests.support.clusters import RayCluster, Visitor, running_cluster
 
-pytestmark = [pytest.mark.ray, pytest.mark.long]
+pytestmark = [pytest.mark.ray, pytest.mark.long, weekly]
 
 TRIALS = """
 import os

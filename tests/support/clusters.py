@@ -157,7 +157,8 @@ def hold() -> None:
         reply: Any = None
         if command == "add":
             head = {"include_dashboard": False} if cluster.head_node is None else {}
-            node = cluster.add_node(**head, **values)
+            few = {"include_log_monitor": False, "no_monitor": True}  # processes of a node
+            node = cluster.add_node(**head, **few, **values)
             nodes[values["node_name"]] = node
             [raylet] = node.all_processes["raylet"]
             reply = [cluster.address, node.node_id, raylet.process.pid]
