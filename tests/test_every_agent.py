@@ -46,8 +46,8 @@ def pairs() -> list[tuple[str, str]]:
 
 
 def pairs_on_backends() -> list[tuple[str, str, str]]:
-    """Combines every second agent, and with EVERY every pair, with one of the backends in turn."""
-    tried = pairs() if ALL else [*dict(pairs()).items()][::2]
+    """Combines every fourth agent, and with EVERY every pair, with one of the backends in turn."""
+    tried = pairs() if ALL else [*dict(pairs()).items()][::4]
     return [
         (agent, env, "serial" if agent in ON_POLICY else BACKENDS[number % len(BACKENDS)])
         for number, (agent, env) in enumerate(tried)

@@ -492,7 +492,7 @@ def in_lockstep(variant: str, actors: int, envs: int) -> dict[str, RunConfig]:
 
 def slow_variants(*values: tuple[Any, ...]) -> list[ParameterSet]:
     """Returns variants that do not run by default, with each of the values in turn."""
-    variants = thinned([name for name in IN_LOCKSTEP if name not in ("dqn", "ppo")], 4)
+    variants = thinned([name for name in IN_LOCKSTEP if name not in ("dqn", "ppo")], 8)
     return [
         pytest.param(variant, *chosen_values, marks=pytest.mark.slow)
         for variant, chosen_values in zip(variants, cycle(values))

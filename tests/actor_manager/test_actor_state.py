@@ -98,7 +98,7 @@ RECIPES: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("warm_up", sampled([False, True], every=4), ids=["", "warm-up"])
+@pytest.mark.parametrize("warm_up", sampled([False, True], every=4, ids=["", "warm-up"]))
 @pytest.mark.parametrize("num_envs", sampled([1, 3], every=2))
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_a_resumed_actor_sends_what_the_first_one_sends(recipe, num_envs, warm_up):

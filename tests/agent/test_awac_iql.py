@@ -115,8 +115,8 @@ def test_iql_finds_the_values_of_a_chain(expectile):
 BANDIT = data_set(np.ones((64, 3)), [0, 1] * 32, [0.0, 0.5] * 32, 0.0, np.zeros((64, 3)))
 
 
-@pytest.mark.parametrize("softmax", sampled([False, True], every=2), ids=["exp", "softmax"])
-@pytest.mark.parametrize("make", sampled([counted_awac, counted_iql], every=2), ids=["awac", "iql"])
+@pytest.mark.parametrize("softmax", sampled([False, True], every=2, ids=["exp", "softmax"]))
+@pytest.mark.parametrize("make", sampled([counted_awac, counted_iql], every=2, ids=["awac", "iql"]))
 @pytest.mark.parametrize("inv_lambda", [4.0, 0.0])
 def test_better_actions_are_cloned_by_the_exponential_of_their_advantage(make, softmax, inv_lambda):
     """The data has two equally frequent actions, whose values differ by 0.5."""
@@ -138,7 +138,7 @@ def two_clusters() -> Batch:
     return data_set(zeros + 1, action.astype(np.float32), reward, 0.0, zeros)
 
 
-@pytest.mark.parametrize("make", sampled([awac, iql], every=2), ids=["awac", "iql"])
+@pytest.mark.parametrize("make", sampled([awac, iql], every=2, ids=["awac", "iql"]))
 def test_a_gaussian_settles_on_the_better_of_two_places(make):
     """Rows are weighted 1 : exp(8), so mean and deviation are those of the second center alone."""
     settings = {"hidden": [32], "learning_rate": 1e-2}

@@ -291,7 +291,7 @@ def constant_rewards(rows: int = 8) -> Batch:
 
 
 @pytest.mark.parametrize(
-    "settings", sampled([{}, {"dueling": True}], every=2), ids=["plain", "dueling"]
+    "settings", sampled([{}, {"dueling": True}], every=2, ids=["plain", "dueling"])
 )
 def test_a_range_too_narrow_for_the_rewards_is_said_in_training(spec, caplog, settings):
     agent = dqn(spec, num_atoms=51, target_interval=10, tau=1.0, **settings)

@@ -429,8 +429,7 @@ def test_modules_that_share_memory_have_the_loaded_weights(kind: str):
 
 @pytest.mark.parametrize(
     ("shape", "dtype"),
-    sampled([((10, 10, 2), "bool"), ((36, 36, 1), "uint8")], every=2),
-    ids=["small", "large"],
+    sampled([((10, 10, 2), "bool"), ((36, 36, 1), "uint8")], every=2, ids=["small", "large"]),
 )
 @all_kinds
 def test_images_beside_numbers_are_learned_from_acted_on_and_saved(

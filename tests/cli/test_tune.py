@@ -13,6 +13,7 @@ from border_cli.cli import eval as eval_command
 from border_cli.cli import plot as plot_command
 from border_cli.cli import runs as runs_command
 from border_cli.cli.tune import main
+from tests.support.case_sampling import weekly
 from tests.support.commands import Command, facts_of, isolated, stamps
 
 pytest.importorskip("optuna")
@@ -210,6 +211,7 @@ def test_other_commands_work_on_the_folders_of_a_study(done: Path, capsys: Captu
         assert status("S/trial-0000", "S/trial-0001", command=plot_command.main) == 0
 
 
+@weekly
 @pytest.mark.slow
 @pytest.mark.long
 def test_a_larger_number_adds_trials_and_other_settings_are_refused(done: Path) -> None:

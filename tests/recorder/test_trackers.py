@@ -305,6 +305,7 @@ def test_trackio_has_every_row_and_a_resumed_run_its_name(
     assert set(newest.values()) == {1, 2}
 
 
+@weekly
 def test_a_sweep_is_a_group_of_wandb_and_of_trackio(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

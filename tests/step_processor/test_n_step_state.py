@@ -26,7 +26,7 @@ def columns(rows: Transitions) -> dict[str, Any]:
     return {name: np.ascontiguousarray(column) for name, column in columns_of(rows).items()}
 
 
-@pytest.mark.parametrize("resets", sampled([False, True], every=4), ids=["", "resets"])
+@pytest.mark.parametrize("resets", sampled([False, True], every=4, ids=["", "resets"]))
 @pytest.mark.parametrize("named", [False, True], ids=["array", "dict"])
 @pytest.mark.parametrize("num_envs", sampled([1, 4], every=2))
 @pytest.mark.parametrize("n", [1, 2, 3, 5])
@@ -56,7 +56,7 @@ def test_restored_windows_give_the_same_rows_to_the_bit(n, num_envs, named, rese
     assert max(pending_counts) == num_envs * (n - 1)
 
 
-@pytest.mark.parametrize("named", sampled([False, True], every=4), ids=["array", "dict"])
+@pytest.mark.parametrize("named", sampled([False, True], every=4, ids=["array", "dict"]))
 @pytest.mark.parametrize("resets", [False, True], ids=["", "resets"])
 @pytest.mark.parametrize("n", [1, 3, 5])
 def test_forgotten_windows_lose_their_rows_and_all_others_go_on(n, resets, named):

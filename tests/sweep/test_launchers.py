@@ -51,6 +51,7 @@ def test_other_launchers_tell_the_truth_and_complete_what_failed(
     assert (tmp_path / "S/env.kwargs.file-a/run.json").read_bytes() == first
 
 
+@weekly
 @pytest.mark.parametrize("launcher", [JOBLIB])
 def test_ctrl_c_saves_the_jobs_of_workers(tmp_path: Path, launcher: str) -> None:
     endless = ("trainer.max_opt_steps=100000000", "trainer.stop_at_score=null")

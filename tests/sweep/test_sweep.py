@@ -137,7 +137,7 @@ def test_the_same_command_runs_only_what_failed(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("launcher", [BASIC, OURS])
+@pytest.mark.parametrize("launcher", [pytest.param(BASIC, marks=weekly), OURS])
 def test_a_sweep_that_stops_on_errors_starts_no_further_job(folder: Path, launcher: str) -> None:
     (folder / "a").touch()
     one = ("hydra.launcher.jobs=1",) if launcher == OURS else ()
@@ -150,7 +150,7 @@ def test_a_sweep_that_stops_on_errors_starts_no_further_job(folder: Path, launch
     assert not (folder / "S/sweep.stop").exists()
 
 
-@pytest.mark.parametrize("launcher", [BASIC, pytest.param(OURS, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("launcher", [BASIC, pytest.param(OURS, marks=(pytest.mark.slow, weekly))])
 def test_jobs_that_are_refused_are_left_out_where_that_is_asked_for_and_keep_their_numbers(
     folder: Path, capsys: Capture, launcher: str
 ) -> None:
@@ -255,7 +255,7 @@ def test_two_sweeps_in_one_directory_train_each_job_once(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", ["killed", "a signal"])
+@pytest.mark.parametrize("how", [pytest.param("killed", marks=weekly), "a signal"])
 def test_nothing_outlives_the_command_and_typed_again_it_completes_the_rest(
     tmp_path: Path, how: str
 ) -> None:
