@@ -31,7 +31,7 @@ RUNS_OF = {  # guides with files that their commands use -> runs that the comman
 }
 SHORT = [
     *("trainer.max_opt_steps=30", "trainer.warmup_period=70", "evaluator.num_episodes=1"),
-    "env.max_episode_steps=100",
+    "env.max_episode_steps=20",
 ]
 
 

@@ -71,7 +71,7 @@ def test_agents_take_valid_choices_of_several_components_only(agent: str) -> Non
     trained(agent, 40, "env.id=masked/Pairs-v0", "trainer=sync", "env.num_envs=2")
 
 
-@pytest.mark.parametrize("agent", ["ppo", "a2c"])
+@pytest.mark.parametrize("agent", ["ppo", pytest.param("a2c", marks=weekly)])
 def test_on_policy_agents_learn_the_shortest_way(agent: str) -> None:
     """The shortest path takes five steps; random valid actions take ten on average."""
     settings = (

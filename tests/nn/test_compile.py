@@ -11,6 +11,7 @@ import torch
 
 from border_cli.errors import ConfigError, RunFailed
 from border_cli.nn.compile import Compiled, copy_tensors, refuse_without_compiler
+from tests.support.case_sampling import weekly
 from tests.support.compilers import needs_compiler
 
 CPU = torch.device("cpu")
@@ -71,6 +72,7 @@ def test_copies_are_those_of_all_tensors_and_gradients_flow_through_them():
     assert torch.autograd.grad(loss, weight)[0].tolist() == [3, 3]
 
 
+@weekly
 @pytest.mark.slow
 @needs_compiler
 def test_a_compiled_function_gives_what_the_function_gives():

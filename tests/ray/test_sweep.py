@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.case_sampling import weekly
 from tests.support.clusters import RayCluster, running_cluster
 from tests.support.commands import QUICK, Command, facts_of
 
-pytestmark = [pytest.mark.ray, pytest.mark.long]
+pytestmark = [pytest.mark.ray, pytest.mark.long, weekly]
 
 ENDLESS = (
     *("-m", *QUICK, "imports=[unruly]", "env.id=Slow-v0", "run_dir=S", "seed=0,1,2"),
