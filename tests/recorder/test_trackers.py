@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # MLflow'
 
 SMALL = ("agent=dqn", "env=cartpole", *QUICK, "trainer=sync", "trainer.record_interval=5")
 LONG = (
-    *("imports=[unruly]", "env.id=Slow-v0"),
+    *("imports=[unruly]", "env.id=Slow-v0", "trainer.record_interval=50"),
     *("trainer.max_opt_steps=100000000", "trainer.eval_interval=100000000"),
 )
 DEADLINE_S = 600.0
