@@ -16,7 +16,7 @@ from border_cli import RunConfig, compose, load_policy, resume, train
 from border_cli.config.saved import load_resolved
 from border_cli.env.construct import GIVEN, find_spec
 from border_cli.errors import ConfigError
-from tests.support.case_sampling import weekly
+from tests.support.case_sampling import sampled
 from tests.support.commands import QUICK, eval_status
 
 MANAGERS = ("trainer=sync", *(f"actor_manager={name}" for name in ("serial", "thread", "process")))
@@ -60,9 +60,7 @@ def test_a_function_of_a_module_is_saved_by_its_name(manager: str) -> None:
     assert eval_status("run", "episodes=1") == 0
 
 
-@pytest.mark.parametrize("manager", [pytest.param(MANAGERS[0]), *(
-    pytest.param(backend, marks=(pytest.mark.slow, weekly)) for backend in MANAGERS[1:3]
-)])  # fmt: skip
+@pytest.mark.parametrize("manager", sampled(MANAGERS[:3], every=3))
 def test_a_local_function_must_be_passed_again_to_resume(manager: str) -> None:
     result = train(small(manager), env=nested())
     forget()

@@ -111,7 +111,7 @@ def test_settings_are_composed_or_refused(env: Environment) -> None:
     assert "gamma=0.9" in env.evaluate(program)
 
 
-@pytest.mark.parametrize("launcher", [pytest.param("basic", marks=weekly), "processes"])
+@pytest.mark.parametrize("launcher", thinned(["processes", "basic"], 2))
 def test_a_sweep_ends(env: Environment, launcher: str) -> None:
     typed = ("agent=dqn", "env=cartpole", *QUICK, "seed=1,2", f"run_dir={launcher}")
     env.train("-m", *typed, f"hydra/launcher={launcher}", "quiet=true")

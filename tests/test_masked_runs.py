@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from border_cli import compose, load_policy, resume, train
 from border_cli.core.state import load_state
-from tests.support.case_sampling import thinned, weekly
+from tests.support.case_sampling import sampled, thinned, weekly
 from tests.support.commands import eval_status, train_status
 
 pytestmark = pytest.mark.usefixtures("folder")
@@ -71,7 +71,7 @@ def test_agents_take_valid_choices_of_several_components_only(agent: str) -> Non
     trained(agent, 40, "env.id=masked/Pairs-v0", "trainer=sync", "env.num_envs=2")
 
 
-@pytest.mark.parametrize("agent", ["ppo", pytest.param("a2c", marks=weekly)])
+@pytest.mark.parametrize("agent", sampled(["ppo", "a2c"], every=2))
 def test_on_policy_agents_learn_the_shortest_way(agent: str) -> None:
     """The shortest path takes five steps; random valid actions take ten on average."""
     settings = (

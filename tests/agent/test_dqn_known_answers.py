@@ -17,7 +17,7 @@ import pytest
 from border_cli.agent.config import DqnConfig, Loss
 from border_cli.agent.dqn import Dqn
 from border_cli.core.spaces import DiscreteSpace, EnvSpec
-from tests.support.case_sampling import chosen, weekly
+from tests.support.case_sampling import chosen, sampled
 from tests.support.policies import policy_of
 from tests.support.quantile_agents import CHAIN_VALUES, LINKS, batch_of, spec_of
 
@@ -52,7 +52,7 @@ def values(agent: Dqn, states: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("form", chosen(FORMS.keys(), ["all", "dueling atoms"]))
-@pytest.mark.parametrize("problem", ["chain", pytest.param("risky", marks=weekly)])
+@pytest.mark.parametrize("problem", sampled([*PROBLEMS], every=2))
 def test_known_values_are_found(problem: str, form: str):
     rows, expected = PROBLEMS[problem]
     quick = {"hidden": [32], "learning_rate": 0.01, "target_interval": 20, "tau": 1.0}

@@ -19,7 +19,7 @@ from border_cli.errors import ConfigError
 from border_cli.settings.run import RunConfig
 from border_cli.system.files import SETTINGS
 from tests.support import commands
-from tests.support.case_sampling import weekly
+from tests.support.case_sampling import sampled
 from tests.support.commands import QUICK, eval_status, record_status, train_status
 from tests.support.foreign_runs import install_module, tampered, write_module
 
@@ -332,12 +332,7 @@ def on_a_cluster(theirs: Path, address: str, capsys: Capture, *typed: str) -> No
 
 @pytest.mark.parametrize(
     "address",
-    [
-        "127.evil.example:6379",
-        pytest.param("ray://10.0.0.7:10001", marks=weekly),
-        pytest.param("localhost.example:1", marks=weekly),
-        pytest.param("x", marks=weekly),
-    ],
+    sampled(["127.evil.example:6379", "ray://10.0.0.7:10001", "localhost.example:1", "x"], every=4),
 )
 def test_a_saved_address_is_dialled_only_if_it_is_typed(
     address: str, theirs: Theirs, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture

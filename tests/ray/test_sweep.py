@@ -12,13 +12,12 @@ import pytest
 
 from tests.support.case_sampling import weekly
 from tests.support.clusters import RayCluster, running_cluster
-from tests.support.commands import QUICK, Command, facts_of
+from tests.support.commands import QUICK, SLOW, Command, facts_of
 
 pytestmark = [pytest.mark.ray, pytest.mark.long, weekly]
 
 ENDLESS = (
-    *("-m", *QUICK, "imports=[unruly]", "env.id=Slow-v0", "run_dir=S", "seed=0,1,2"),
-    "hydra/launcher=ray",
+    *("-m", *QUICK, *SLOW, "run_dir=S", "seed=0,1,2", "hydra/launcher=ray"),
     *("trainer.stop_at_score=null", "trainer.save_interval=100", "checkpoint.replay_buffer=false"),
 )
 LONG, SHORT = "trainer.max_opt_steps=100000000", "trainer.max_opt_steps=200"

@@ -21,13 +21,13 @@ import pytest
 from border_cli.recorder.deliver import Delivery
 from border_cli.recorder.tracking import outbox_path, state_of
 from tests.support.case_sampling import weekly
-from tests.support.commands import QUICK, Command, facts_of, rows_of
+from tests.support.commands import QUICK, SLOW, Command, facts_of, rows_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # MLflow's own warnings
 
 SMALL = ("agent=dqn", "env=cartpole", *QUICK, "trainer=sync", "trainer.record_interval=5")
 LONG = (
-    *("imports=[unruly]", "env.id=Slow-v0", "trainer.record_interval=50"),
+    *(*SLOW, "trainer.record_interval=50"),
     *("trainer.max_opt_steps=100000000", "trainer.eval_interval=100000000"),
 )
 DEADLINE_S = 600.0

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.case_sampling import ALL, sampled, weekly
+from tests.support.case_sampling import ALL, sampled, thinned
 
 ROOT = Path(__file__).parents[2]
 
@@ -179,7 +179,7 @@ def run_script(script: str, *arguments: str) -> list[int]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [pytest.param("next", marks=weekly), "same"])
+@pytest.mark.parametrize("kind", thinned(["same", "next"], 2))
 def test_a_kill_at_any_file_operation_of_a_save_loses_nothing(tmp_path: Path, kind: str) -> None:
     """Kills a process that saves the next step, or the same step a second time. Without EVERY=1, at
     every second operation."""

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.clusters import ClusterNode, RayCluster
-from tests.support.commands import Command, facts_of, rows_of
+from tests.support.commands import SLOW, Command, facts_of, rows_of
 from tests.support.leftovers import below
 
 SETTINGS = (
     "agent=dqn",
-    "imports=[unruly]",
-    "env.id=Slow-v0",
+    *SLOW,
     "agent.hidden=[8]",
     "agent.batch_size=8",
     "actor_manager=ray",

@@ -157,8 +157,7 @@ def hold() -> None:
         reply: Any = None
         if command == "add":
             head = {"include_dashboard": False} if cluster.head_node is None else {}
-            few = {"include_log_monitor": False, "no_monitor": True}  # processes of a node
-            node = cluster.add_node(**head, **few, **values)
+            node = cluster.add_node(**head, include_log_monitor=False, no_monitor=True, **values)
             nodes[values["node_name"]] = node
             [raylet] = node.all_processes["raylet"]
             reply = [cluster.address, node.node_id, raylet.process.pid]

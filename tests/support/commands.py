@@ -38,6 +38,7 @@ QUICK = (  # settings of a run that ends within seconds
     "evaluator.num_episodes=1",
     "actor_manager.n_buffer=4",
 )
+SLOW = ("imports=[unruly]", "env.id=Slow-v0")  # a run that waits leaves the cores to others
 ENDLESS = (  # settings of a run in an environment of `unruly`; only a fault or a signal ends it
     "imports=[unruly]",
     "run_dir=run",

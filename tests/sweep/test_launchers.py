@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.case_sampling import weekly
-from tests.support.commands import QUICK, Command, facts_of, sweep_rows
+from tests.support.case_sampling import thinned, weekly
+from tests.support.commands import QUICK, SLOW, Command, facts_of, sweep_rows
 
 SWEEP = (
     *("-m", *QUICK, "imports=[unruly]", "env.id=NeedsFile-v0", "run_dir=S"),
@@ -28,10 +28,9 @@ def _needs(package: str) -> pytest.MarkDecorator:
 
 JOBLIB = pytest.param("joblib", marks=_needs("joblib"))
 SUBMITIT = pytest.param("submitit_local", marks=_needs("submitit"))
-SUBMITIT_WEEKLY = pytest.param("submitit_local", marks=(_needs("submitit"), weekly))
 
 
-@pytest.mark.parametrize("launcher", [JOBLIB, SUBMITIT_WEEKLY])
+@pytest.mark.parametrize("launcher", thinned([JOBLIB, SUBMITIT], 2))
 def test_other_launchers_tell_the_truth_and_complete_what_failed(
     tmp_path: Path, launcher: str
 ) -> None:
@@ -55,8 +54,7 @@ def test_other_launchers_tell_the_truth_and_complete_what_failed(
 @pytest.mark.parametrize("launcher", [JOBLIB])
 def test_ctrl_c_saves_the_jobs_of_workers(tmp_path: Path, launcher: str) -> None:
     endless = ("trainer.max_opt_steps=100000000", "trainer.stop_at_score=null")
-    env = ("imports=[unruly]", "env.id=Slow-v0", "trainer.save_interval=100")
-    typed = ("-m", *QUICK, *env, "run_dir=S", *endless)
+    typed = ("-m", *QUICK, *SLOW, "run_dir=S", *endless, "trainer.save_interval=100")
     two = ("seed=0,1,2", f"hydra/launcher={launcher}", "hydra.launcher.n_jobs=2")
     first = tmp_path / "S/seed-0/checkpoints/latest"
     with Command(tmp_path, *typed, *two) as command:
@@ -86,7 +84,7 @@ def test_a_requeued_job_goes_on_from_its_own_directory(tmp_path: Path, launcher:
 
 
 @_needs("hydra_plugins.hydra_optuna_sweeper")
-@pytest.mark.parametrize("skips", [pytest.param(False, marks=weekly), True])
+@pytest.mark.parametrize("skips", thinned([True, False], 2))
 def test_a_study_with_failing_and_refused_jobs_ends_as_planned(tmp_path: Path, skips: bool) -> None:
     (tmp_path / "b").touch()
     typed = (

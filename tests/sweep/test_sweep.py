@@ -16,9 +16,10 @@ from border_cli.run.sweep_folder import job_rows, read_sweep
 from border_cli.sweep.listing import Sweep
 from border_cli.sweep.plan import plan_sweep
 from border_cli.system.files import write_json
-from tests.support.case_sampling import weekly
+from tests.support.case_sampling import sampled, thinned
 from tests.support.commands import (
     QUICK,
+    SLOW,
     Command,
     facts_of,
     isolated,
@@ -48,8 +49,7 @@ PAIRS = (
     "env=cartpole,pendulum",
 )
 ENDLESS = (
-    *("-m", *QUICK, "imports=[unruly]", "env.id=Slow-v0", "run_dir=S"),
-    "trainer.max_opt_steps=100000000",
+    *("-m", *QUICK, *SLOW, "run_dir=S", "trainer.max_opt_steps=100000000"),
     *("trainer.stop_at_score=null", "trainer.save_interval=100", "checkpoint.replay_buffer=false"),
 )
 
@@ -121,7 +121,7 @@ def test_processes_leave_the_same_table_as_one_process(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("launcher", [pytest.param(BASIC, marks=weekly), OURS])
+@pytest.mark.parametrize("launcher", thinned([OURS, BASIC], 2))
 def test_the_same_command_runs_only_what_failed(
     swept: tuple[Path, str], folder: Path, capsys: Capture, launcher: str
 ) -> None:
@@ -137,7 +137,7 @@ def test_the_same_command_runs_only_what_failed(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("launcher", [pytest.param(BASIC, marks=weekly), OURS])
+@pytest.mark.parametrize("launcher", thinned([OURS, BASIC], 2))
 def test_a_sweep_that_stops_on_errors_starts_no_further_job(folder: Path, launcher: str) -> None:
     (folder / "a").touch()
     one = ("hydra.launcher.jobs=1",) if launcher == OURS else ()
@@ -150,7 +150,7 @@ def test_a_sweep_that_stops_on_errors_starts_no_further_job(folder: Path, launch
     assert not (folder / "S/sweep.stop").exists()
 
 
-@pytest.mark.parametrize("launcher", [BASIC, pytest.param(OURS, marks=(pytest.mark.slow, weekly))])
+@pytest.mark.parametrize("launcher", sampled([BASIC, OURS], every=2))
 def test_jobs_that_are_refused_are_left_out_where_that_is_asked_for_and_keep_their_numbers(
     folder: Path, capsys: Capture, launcher: str
 ) -> None:
@@ -255,7 +255,7 @@ def test_two_sweeps_in_one_directory_train_each_job_once(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", [pytest.param("killed", marks=weekly), "a signal"])
+@pytest.mark.parametrize("how", thinned(["a signal", "killed"], 2))
 def test_nothing_outlives_the_command_and_typed_again_it_completes_the_rest(
     tmp_path: Path, how: str
 ) -> None:

@@ -18,7 +18,7 @@ import pytest
 from border_cli.run.finding import steps_saved
 from border_cli.run.sweep_folder import sweep_lock
 from tests.support import leftovers
-from tests.support.case_sampling import weekly
+from tests.support.case_sampling import thinned, weekly
 from tests.support.commands import Command, facts_of, is_pending, is_stopped
 from tests.support.postgres import running_postgres
 
@@ -136,7 +136,7 @@ def trainings_of(command: Command) -> int:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("storage", ["sqlite", pytest.param("postgres", marks=weekly)])
+@pytest.mark.parametrize("storage", thinned(["sqlite", "postgres"], 2))
 def test_two_commands_share_a_study_also_while_one_of_them_is_stopped(
     tmp_path: Path, storage: str
 ) -> None:
