@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from threading import Lock, local
+from threading import Condition, local
 from typing import NamedTuple
 
 PATIENCE_S = 10.0  # seconds between SIGTERM and SIGKILL
@@ -37,11 +38,11 @@ class Children:
     """Runs commands, one per calling thread; any thread may `stop` them all.
 
     Each of the `jobs` threads has its own cores, because runs whose threads share cores would wait
-    for each other.
+    for each other. Only the calling thread reaps its process, because a process can be reaped once.
     """
 
     def __init__(self, jobs: int = 1) -> None:
-        self._lock = Lock()
+        self._lock = Condition()  # notified when a process has ended
         self._stopped = False
         self._running: set[subprocess.Popen[str]] = set()
         self._cores = shares(sorted(os.sched_getaffinity(0)), jobs)
@@ -71,13 +72,16 @@ class Children:
             assert process.stdout is not None
             with process.stdout as stdout:
                 output = stdout.read()
-            _, status, usage = os.wait4(process.pid, 0)
-            process.returncode = os.waitstatus_to_exitcode(status)
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+            with self._lock:
+                _, status, usage = os.wait4(process.pid, 0)
+                process.returncode = os.waitstatus_to_exitcode(status)
+                self._running.discard(process)
+                self._lock.notify_all()
+                stopped = self._stopped
             errors.write(output)
-        with self._lock:
-            self._running.discard(process)
-            if self._stopped:
-                raise Stopped
+        if stopped:
+            raise Stopped
         if process.returncode:
             last = log.read_text(encoding="utf-8").splitlines()[-SHOWN_LINES:]
             raise Failed(f"exit status {process.returncode}:\n  " + "\n  ".join(last))
@@ -95,11 +99,14 @@ class Children:
         """Ends all running processes and prevents new ones."""
         with self._lock:
             self._stopped = True
-            running = list(self._running)
-        for process in running:
-            process.terminate()
-        for process in running:
-            try:
-                process.wait(PATIENCE_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
+            self._signal(signal.SIGTERM)
+            if not self._lock.wait_for(lambda: not self._running, PATIENCE_S):
+                self._signal(signal.SIGKILL)
+
+    def _signal(self, number: signal.Signals) -> None:
+        """Signals all running processes; call with the lock held.
+
+        `Popen.send_signal` would reap a process that has just ended.
+        """
+        for process in self._running:
+            os.kill(process.pid, number)
